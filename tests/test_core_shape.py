@@ -79,6 +79,12 @@ ADDED = {
     "reasons of calls behind full threads and groups": {"code lines": 17, "statements": 16},
     "time limits of generators that wait for draws": {"code lines": 18, "statements": 19, "lines of imports": 1},
     "items that are lost with results computed from them": {"code lines": 55, "statements": 48, "lines of imports": 1},
+    "cycles of actor handles over nodes": {
+        "files": 2,
+        "code lines": 223,
+        "statements": 197,
+        "lines of imports": 19,
+    },
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -18,6 +18,7 @@ from zray.wire.actors import (
     RegisterActor,
 )
 from zray.wire.gcs import FreeCopies, HoldAtNode, NodeLost, ReleaseAtNode
+from zray.wire.handles import HandleReleased
 from zray.wire.homes import (
     ActorAt,
     ActorClaimed,
@@ -210,7 +211,7 @@ def test_who_was_forgotten_is_not_made_again():
 def test_its_node_hears_that_nobody_has_a_handle():
     """Also one that does not hold the handle's object, and has no copy of it."""
     shard = shard_of()
-    assert tell(shard, N1, ReleaseAtNode(N1, [HANDLE])) == []
+    assert tell(shard, N1, ReleaseAtNode(N1, [HANDLE])) == [(N2, HandleReleased(ACTOR))]
     assert (N2, FreeCopies([HANDLE])) in tell(shard, N3, ReleaseAtNode(N3, [HANDLE]))
 
 

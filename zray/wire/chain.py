@@ -23,7 +23,7 @@ The order of the messages, and the proof that no acknowledged request is lost: z
 from msgspec import Struct
 
 from ..ids import ObjectID
-from . import actors, gcs, groups, homes, scheduling, tasks
+from . import actors, gcs, groups, handles, homes, scheduling, tasks
 from .limits import Many, Payload, Text
 from .message import Message, Natural, routed
 from .task_spec import TaskSpec
@@ -66,6 +66,7 @@ ShardRequest = (
     | groups.LocateGroup
     | groups.LookUpGroups
     | gcs.FindUnheld
+    | handles.FindHolders
 )
 ShardReply = (
     gcs.RecordTasksReply
@@ -94,6 +95,8 @@ ShardReply = (
     | groups.GroupLocated
     | groups.GroupsListed
     | gcs.FindUnheldReply
+    | handles.FindHoldersReply
+    | handles.HandleReleased
 )
 
 

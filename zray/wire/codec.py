@@ -22,6 +22,7 @@ from . import (  # noqa: F401  each declares messages
     events,
     gcs,
     groups,
+    handles,
     homes,
     hosting,
     hosts,

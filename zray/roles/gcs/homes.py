@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from ...ids import FIRST_RETURN
 from ...wire import homes
+from ...wire.handles import HandleReleased
 from ...wire.message import Message
 from ..role import on
 
@@ -198,9 +199,12 @@ class ActorHomes:
             if home.node in self._lost and not home.guardian and not self._is_held(actor_id + FIRST_RETURN)
         ]
 
-    def let_go(self, actor_id: bytes, node: str) -> str:
+    def let_go(self, actor_id: bytes, node: str, *, was_holder: bool) -> str:
         """Note that a node dropped its handle.  Returns the actor's home to be told, if no handle is left."""
         self._asks_no_more(actor_id, node)
+        home = self.homes.get(actor_id)
+        if was_holder and home is not None and home.node not in self._lost and self._is_held(actor_id + FIRST_RETURN):
+            self._send(home.node, HandleReleased(actor_id))  # the others may be actors in a cycle
         return self.handle_gone(actor_id)
 
     def _asks_no_more(self, actor_id: bytes, node: str) -> None:

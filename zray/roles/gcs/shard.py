@@ -8,6 +8,7 @@ Dialog (sender, message, reaction):
     local scheduler    HoldAtNode, ReleaseAtNode        keep the holders; with the last one gone, FreeCopies, unless the
                                                         object is not made again, and taken by what may be (tables.py)
     local scheduler    FindUnheld        objects that no other node holds
+    local scheduler    FindHolders       nodes that hold the handles of actors
     local scheduler    SubscribeObject   ObjectLocated, now or when a copy exists; or losses.py
     local scheduler    CannotRebuild     ask another one
     local scheduler    LineageNeeded, LineageNeededReply    carried from another shard: see keeping.py
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ...ids import FIRST_RETURN, task_of
-from ...wire import actors, chain, gcs, homes, limits, scheduling, tasks
+from ...wire import actors, chain, gcs, handles, homes, limits, scheduling, tasks
 from ..effects import Effect
 from ..role import Role, on
 from . import groups, keeping, losses, tables
@@ -174,10 +175,10 @@ class GcsShard(Role):
 
     def release(self, object_id: bytes, node: str, *, by_death: bool = False) -> None:
         """Remove the node from the holders.  Without any holder the copies are freed."""
+        is_handle = bool(self.homes.homes or self.homes.askers) and object_id[-4:] == FIRST_RETURN
+        was_holder = is_handle and node in self.tasks.holders_of(object_id)
         item = self.tasks.release(object_id, node)
-        home = ""
-        if (self.homes.homes or self.homes.askers) and object_id[-4:] == FIRST_RETURN:
-            home = self.homes.let_go(task_of(object_id), node)
+        home = self.homes.let_go(task_of(object_id), node, was_holder=was_holder) if is_handle else ""
         if item is not None or home:
             sizes = item.sizes if item is not None else {}
             for holder in dict.fromkeys((*sizes, node, home or node)):
@@ -199,6 +200,12 @@ class GcsShard(Role):
         aside = {message.node, message.lost, *self.lost}  # membership only
         found = [item for item in message.object_ids if aside.issuperset(self.tasks.holders_of(item))]
         self.send(self.sender, gcs.FindUnheldReply(message.request, found))
+
+    @on(handles.FindHolders)
+    def on_find_holders(self, message: handles.FindHolders) -> None:
+        if not self._is_of_lost_node(self.sender):
+            found = [(item, list(self.tasks.holders_of(item + FIRST_RETURN))) for item in message.actor_ids]
+            self.send(self.sender, handles.FindHoldersReply(message.number, found))
 
     @on(gcs.SubscribeObject)
     def on_subscribe_object(self, message: gcs.SubscribeObject) -> None:

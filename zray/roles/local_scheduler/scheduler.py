@@ -15,8 +15,8 @@ Dialog (sender, message, reaction):
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
     global scheduler  PlaceTask         queue it here; the task stays, unless actors hold its resources, or it is stolen
     global scheduler  TaskPlaced, TaskDeferred, SpillRefused, StealTasks
-    local scheduler   TaskAccepted, TaskGivenBack, TaskDone, JobEnded, JobNotice, JobOutput
-    GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
+    local scheduler   TaskAccepted, TaskGivenBack, TaskDone, JobEnded, JobNotice, JobOutput, TraceHandles, EndTrace
+    GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost, HandleReleased
     monitor           NodeJoined, NodeLost, HeartbeatReply
 
 Components: tables (records), objects and holding (references), dispatch (queues, batches), pool (workers), waits, calls
@@ -49,6 +49,7 @@ from .actors.ends import ActorEnds
 from .actors.guards import Guards
 from .actors.moves import ActorMoves
 from .actors.remote_calls import RemoteCalls
+from .actors.traces import Traces
 from .addresses import Addresses
 from .forwarding.departures import Departures
 from .forwarding.flights import Flights
@@ -146,7 +147,7 @@ class LocalScheduler(Role):
         self.dispatch = Dispatch(self)
         self.calls = Calls(self)
         self.actor_room = ActorRoom(self)
-        self.ends, self.cycles = ActorEnds(self), Cycles(self)
+        self.ends, self.cycles, self.traces = ActorEnds(self), Cycles(self), Traces(self)
         self.fates, self.cancels, self.lifecycle = Fates(self), Cancels(self), Lifecycle(self)
         self.memory, self.function_table = MemoryGuard(self), Functions(self)
         self.lineage, self.undoing, self.stages = Lineage(self), Undoing(self), Stages(self)
@@ -191,6 +192,7 @@ class LocalScheduler(Role):
             *(self.events, self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
             *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room, self.spilling),
             *(self.recovery.puts, self.cancels, self.generators, self.kept_items, self.memory, self.pool.hosts),
+            self.traces,
         )
 
     # --- processes ---
@@ -387,7 +389,7 @@ class LocalScheduler(Role):
         objects = self.objects
         if objects.bereft_actors or objects.freed_actors:
             self.ends.handles_gone()
-        if objects.fewer_holders:
+        if objects.thinned:
             self.cycles.look()
         if objects.abandoned:
             self.cancels.end_abandoned()

@@ -342,6 +342,8 @@ class Calls:
 
     def pump(self) -> None:
         """Send calls, start actors and end departing ones, at the end of a turn."""
+        if self.node.traces.watches:
+            self.node.traces.look_for_changes()
         touched, self.touched = self.touched, {}
         for actor_id in touched:
             actor = self.actors.get(actor_id)

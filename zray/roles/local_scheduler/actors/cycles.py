@@ -1,108 +1,102 @@
 """Cycles of actor handles: actors that only hold handles of each other end, as actors without a handle do.
 
 A reference count never falls to zero within a cycle.  So when an actor has lost a holder and only processes of actors
-are left, all actors of the node are marked from the roots:
+are left, the holders are traced back (traces), on this node and on others.  Roots of a trace:
 
     a holder that is no actor's process       a driver, or the worker of tasks
     a task, an object or a wait that refers to the handle
-    another node that may know the handle     the shard decides on such an actor
-    a detached or recoverable actor, and one that starts or restarts
-    an actor with calls                       for as long as it has any
+    a detached or recoverable actor, one that other nodes can find by name, and one that ends already
+    an actor with calls, and one that starts or restarts      for as long as it does
 
-An actor keeps what its process holds, and what its constructor took, which runs again in a restart.  The other actors
-end in order, together.  A cycle over several nodes is not collected: its handles are known to other nodes.
+An actor keeps what its process holds, and what its constructor took, which runs again in a restart.  Actors without a
+root end in order, together.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ....ids import FIRST_RETURN
+from ....ids import FIRST_RETURN, task_of
+from ....wire.handles import HandleFacts
+from ..routes.actor_names import NOTHING
 from ..tables import Actor, ActorState
 
 if TYPE_CHECKING:
     from ..objects.table import ObjectEntry
     from ..scheduler import LocalScheduler
 
-# Actors are marked at most so often: a mark reads all handles of the node.
-MARK_SECONDS = 0.5
-REASON = "only actors that no program can reach had its handles"
+
+def led_to(holds: Mapping[bytes, Iterable[bytes]], roots: Iterable[bytes]) -> dict[bytes, None]:
+    """Return the roots, and all actors that they hold, directly or by way of others."""
+    found: dict[bytes, None] = {}
+    left = list(roots)
+    while left:
+        actor_id = left.pop()
+        if actor_id not in found:
+            found[actor_id] = None
+            left += holds.get(actor_id, ())
+    return found
 
 
 class Cycles:
-    """Actors of a node that may be held by a cycle alone."""
+    """What a node knows of the holders of actors."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.is_due = False  # a timer is set
 
     def look(self) -> None:
-        """Set the timer if an actor has lost a holder."""
-        objects = self.node.objects
-        if objects.fewer_holders:
-            objects.fewer_holders = False
-            self._mark_soon()
+        """Have actors traced that have lost a holder in this turn."""
+        objects, traces = self.node.objects, self.node.traces
+        traces.look_for_changes()
+        thinned, objects.thinned = objects.thinned, {}
+        for object_id in thinned:
+            entry = objects.entries.get(object_id)
+            is_handle = entry is not None and (entry.actor is not None or entry.value in (None, NOTHING))
+            if entry is not None and is_handle and self._actors_that_hold(entry) is not None:
+                traces.suspect(task_of(object_id))
 
-    def _mark_soon(self) -> None:
-        if not self.is_due:
-            self.is_due = True
-            self.node.after(MARK_SECONDS, self._mark)
+    def _actors_that_hold(self, entry: ObjectEntry) -> list[Actor] | None:
+        """Return the actors whose processes hold the handle; None: another process does."""
+        workers = [process.worker for process in self.node.objects.processes_that_hold(entry)]
+        actors = [worker.actor for worker in workers if worker is not None and worker.actor is not None]
+        return actors if len(actors) == len(workers) else None
 
-    def _mark(self) -> None:
-        """End the actors that no root leads to; look again while some of them have calls."""
-        self.is_due = False
-        node, found = self.node, self.node.calls.actors
-        kept_by = _retained_by_constructors(found)
-        left = {
-            actor_id: actor
-            for actor_id, actor in found.items()
-            if (entry := node.objects.entries.get(actor_id + FIRST_RETURN)) is not None
-            and not self._is_root(actor, entry, kept_by[entry.object_id])
-        }
-        roots = [actor for actor_id, actor in found.items() if actor_id not in left]
-        self._unmark(left, roots)
-        busy = [actor for actor in left.values() if actor.queue or actor.inflight]
-        if busy:
-            self._unmark(left, busy)
-            self._mark_soon()
-        for actor in left.values():
-            node.ends.see_off(actor, REASON)
+    def facts(self, actor_ids: Collection[bytes]) -> list[HandleFacts]:
+        """Return what this node knows of the actors and of the holders of their handles."""
+        entries = [self.node.objects.entries.get(actor_id + FIRST_RETURN) for actor_id in actor_ids]
+        are_kept = any(entry is not None and entry.count for entry in entries)
+        kept = self._kept_for_constructors() if are_kept else {}  # a walk over all actors
+        return [self._facts_of(actor_id, kept.get(actor_id + FIRST_RETURN, [])) for actor_id in actor_ids]
 
-    def _is_root(self, actor: Actor, entry: ObjectEntry, kept_count: int) -> bool:
-        """Whether something other than an actor of this node holds the actor."""
-        if actor.options.detached or actor.journal is not None or actor.state != ActorState.ALIVE or actor.is_going:
-            return True
-        if entry.shared is not None or entry.count > kept_count or entry.actor is not actor:
-            return True
-        holders = self.node.objects.processes_that_hold(entry)
-        return any(process.worker is None or process.worker.actor is None for process in holders)
+    def _facts_of(self, actor_id: bytes, keepers: list[tuple[bytes, str]]) -> HandleFacts:
+        """keepers: as in _kept_for_constructors."""
+        node = self.node
+        entry, actor = node.objects.entries.get(actor_id + FIRST_RETURN), node.calls.actors.get(actor_id)
+        facts = HandleFacts(actor_id, actor is not None, is_reachable=True)
+        holding = self._actors_that_hold(entry) if entry is not None else None
+        if entry is not None and holding is not None and entry.count <= len(keepers) and not _stays(actor, entry):
+            facts.is_reachable = False
+            facts.is_busy = actor is not None and bool(actor.state != ActorState.ALIVE or actor.queue or actor.inflight)
+            facts.holders = list({**dict(keepers), **{each.actor_id: node.address for each in holding}}.items())
+        return facts
 
-    def _unmark(self, left: dict[bytes, Actor], roots: list[Actor]) -> None:
-        """Take out of `left` the roots, and all actors that they lead to."""
-        held = self._held_by_processes(left)
-        while roots:
-            actor = roots.pop()
-            left.pop(actor.actor_id, None)
-            spec = actor.creation.spec
-            leads_to = {object_id.removesuffix(FIRST_RETURN) for object_id in (*spec.deps, *spec.holds)}
-            if actor.worker is not None:
-                leads_to |= held.get(actor.worker.address, set())
-            roots += [left.pop(actor_id) for actor_id in sorted(leads_to) if actor_id in left]
-
-    def _held_by_processes(self, left: dict[bytes, Actor]) -> dict[str, set[bytes]]:
-        """Return the actors among `left` whose handles each process holds."""
-        objects = self.node.objects
-        held: dict[str, set[bytes]] = {}
-        for actor_id in left:
-            for process in objects.processes_that_hold(objects.entries[actor_id + FIRST_RETURN]):
-                held.setdefault(process.address, set()).add(actor_id)
-        return held
+    def _kept_for_constructors(self) -> dict[bytes, list[tuple[bytes, str]]]:
+        """Return the references that are kept for runs of constructors: of which actor, and where the actor lives."""
+        kept: dict[bytes, list[tuple[bytes, str]]] = {}
+        node = self.node
+        here = [(actor.creation.spec, node.address) for actor in node.calls.actors.values()]
+        for spec, home in (*here, *((guard.spec, guard.home) for guard in node.guards.guarded.values())):
+            for object_id in (*spec.deps, *spec.holds):
+                kept.setdefault(object_id, []).append((spec.task_id, home))
+        return kept
 
 
-def _retained_by_constructors(actors: dict[bytes, Actor]) -> Counter[bytes]:
-    """Count the references that actors keep for a run of their constructors."""
-    taken: Counter[bytes] = Counter()
-    for actor in actors.values():
-        taken.update((*actor.creation.spec.deps, *actor.creation.spec.holds))
-    return taken
+def _stays(actor: Actor | None, entry: ObjectEntry) -> bool:
+    """Whether the actor does not end for lack of holders, or ends already.  A name that other nodes know may lead a
+    call to the actor at any moment."""
+    if actor is None:
+        return False
+    is_known = bool(actor.options.name) and entry.shared is not None
+    is_ending = actor.is_going or actor.state == ActorState.DEAD or entry.actor is not actor
+    return actor.options.detached or actor.journal is not None or is_known or is_ending

@@ -379,6 +379,7 @@ class Guards:
             return
         actor.life = replace(actor.life, restart_count=count + 1)
         node.notices.restarted(actor, str(lost))
+        node.traces.suspect(actor.actor_id)
         if not guard.is_drained:
             node.ends.restarts.begin(actor)
         if options.name:

@@ -266,6 +266,7 @@ class ActorMoves:
         if node.calls.actors.get(actor.actor_id) is not actor:
             return
         node.calls.want_worker(actor, ActorState.PENDING, may_leave=False)
+        node.traces.suspect(actor.actor_id)
         node.guards.choose(actor)
 
     def give_up(self, actor: Actor) -> None:

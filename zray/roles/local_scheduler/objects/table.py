@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ....ids import FIRST_RETURN
 from ....wire.task_spec import StoredValue
 from ...kept import Latest
 from ..task import Task
@@ -168,7 +169,7 @@ class ObjectTable:
     LASTING = {"made": "MADE_MAX"}
     PASSING = {"entries pins": None, "dying": "pins", "revivable": "dying"} | {
         "unread on_disk restored freed_places freed_recorded freed_shared freed_actors by_death bereft_actors": None,
-        "unheld rejoined abandoned": None,
+        "unheld rejoined abandoned thinned": None,
     }
 
     def __init__(self) -> None:
@@ -190,7 +191,8 @@ class ObjectTable:
         self.freed_shared: list[bytes] = []
         self.freed_actors: list[Any] = []  # Actors of ours, Routes to others
         self.bereft_actors: list[Any] = []  # the same, where a process has died with the last handle
-        self.fewer_holders = False  # an actor that no other node knows has lost a holder, and is left with others
+        self.thinned: dict[bytes, None] = {}  # handles of actors that have lost a holder in this turn, and have others
+        self.are_traced = False  # handles that are let go of are noted as well
         self.is_by_death = False  # what is freed now goes with a process that has died
         self.unheld: list[bytes] = []  # known to others, and of a task that runs here again: nobody here wants them
         self.by_death: dict[bytes, None] = {}  # of `freed_shared`, and the shard has not heard of it: those that did
@@ -246,8 +248,8 @@ class ObjectTable:
             return
         if entry.holders is None and not entry.count:
             self._free(entry)
-        elif entry.actor is not None and entry.shared is None:
-            self.fewer_holders = True
+        elif entry.actor is not None or entry.shared is not None:
+            self._thins(entry)
 
     def release_all(self, object_ids: Iterable[bytes], process: Process) -> None:
         """Release the process's last refs on the objects; ignore objects without an entry."""
@@ -290,8 +292,8 @@ class ObjectTable:
         entry.count -= 1
         if not entry.count and entry.holders is None:
             self._free(entry)
-        elif entry.actor is not None and entry.shared is None:
-            self.fewer_holders = True
+        elif entry.actor is not None or entry.shared is not None:
+            self._thins(entry)
 
     def drop_all(self, object_ids: Iterable[bytes]) -> None:
         """Undo several retains."""
@@ -350,8 +352,8 @@ class ObjectTable:
                 inner.count -= 1
                 if not inner.count and inner.holders is None:
                     doomed.append(inner)
-                elif inner.actor is not None and inner.shared is None:
-                    self.fewer_holders = True
+                elif inner.actor is not None or inner.shared is not None:
+                    self._thins(inner)
 
     def let_go(self, entry: ObjectEntry, shared: Shared) -> None:
         """Note for the shard that this node holds the object no more."""
@@ -359,6 +361,13 @@ class ObjectTable:
         self.freed_shared.append(entry.object_id)
         if self.is_by_death:
             self.by_death[entry.object_id] = None
+        if self.are_traced:
+            self._thins(entry)
+
+    def _thins(self, entry: ObjectEntry) -> None:
+        """Note that a handle has lost a holder.  Handles from other nodes are not known as such before a call."""
+        if entry.actor is not None or (entry.object_id[-4:] == FIRST_RETURN and entry.task is None):
+            self.thinned[entry.object_id] = None
 
     def _forget(self, entry: ObjectEntry) -> tuple[bytes, ...]:
         del self.entries[entry.object_id]
