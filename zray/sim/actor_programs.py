@@ -294,48 +294,6 @@ def run_survivors(actors: int, callers: int, count: int, size: int, seconds: flo
 
 
 @remote
-class RingMember:
-    """An actor with the handle of another one."""
-
-    def __init__(self, *others: Any) -> None:
-        self.next = others[0] if others else None
-
-    def take(self, box: list[Any]) -> Script:
-        yield Keep(box[0])
-        self.next = box[0]
-        return 0
-
-    def walk(self, steps: int) -> Script:
-        """Count the actors from here on, so many at most."""
-        if not steps or self.next is None:
-            return 1
-        return 1 + (yield Get((yield Call(self.next, "walk", (steps - 1,)))))
-
-
-def run_rings(rings: int, length: int, seconds: float) -> Script:
-    """Rings of actors without a handle elsewhere, which end, and as many with one, which do not."""
-    kept, refs = [], []
-    for number in range(2 * rings):
-        ring = []
-        for _ in range(length):
-            ring.append((yield Create(RingMember, ())))
-        for place, link in enumerate(ring):
-            refs.append((yield Call(link, "take", ([ring[place - 1]],))))
-        if number % 2:
-            kept.append(ring.pop(0))
-        yield Drop(ring)
-    found = yield from outcomes(refs)
-    yield Sleep(seconds)
-    for link in kept:
-        walked = yield from outcome((yield Call(link, "walk", (length - 1,))))
-        if type(walked) is Failed:
-            assert "no program can reach" not in walked.text, "an actor that the program holds has ended"
-        found.append(walked)
-    yield Drop(kept)
-    return found
-
-
-@remote
 def ask_for_late(number: int) -> Script:
     """Submit a task from a node that lacks the requested resource as well."""
     ref = yield Submit(increment, (number,), resources={"late": 5_000})

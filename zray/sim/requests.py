@@ -450,7 +450,7 @@ def _cancel(process: Process, top: Activation, request: say.Cancel) -> None:
 
 def _drop(process: Process, top: Activation, request: say.Drop) -> None:
     for ref in request.refs:
-        top.refs.remove(ref.id)
+        (top.refs if ref.id in top.refs else process.kept).remove(ref.id)
         process.client.released.append(ref.id)
 
 

@@ -19,7 +19,6 @@ from .actor_programs import (
     run_named,
     run_own_actors,
     run_patient,
-    run_rings,
     run_spread,
     run_survivors,
 )
@@ -32,6 +31,7 @@ from .hosted_programs import run_hosted, run_hosted_names
 from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_grove, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_hoard, run_ledger, run_relay
+from .ring_programs import run_far_rings, run_rings
 from .spill_programs import run_shared_arguments, run_shuffle, run_spills
 from .spring_programs import run_brook, run_spring
 from .task_programs import (
@@ -190,6 +190,17 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     ),
     # Its actors have each other's handles.
     "rings": (run_rings, lambda random: (random.randint(1, 2), random.randint(1, 4), random.choice((0.1, 0.7, 3.0)))),
+    # So have these, on several nodes.
+    "far_rings": (
+        run_far_rings,
+        lambda random: (
+            random.randint(1, 9),
+            random.randint(1, 5),
+            random.choice((2, 3)),
+            random.choice((0.1, 0.7, 1.5, 3.0)),
+            random.getrandbits(32),  # names of actors are shared by all drivers
+        ),
+    ),
     # Its actors share a process.
     "hosted": (
         run_hosted,
