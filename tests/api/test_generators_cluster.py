@@ -124,3 +124,4 @@ def test_results_of_freed_items_are_computed_again_by_one_more_run_of_the_genera
     assert [int(zray.get(ref, timeout=60)[0]) for ref in squares] == [number**2 for number in range(8)]
     assert path.read_text().split() == ["run", "run"]
     cluster.remove_node(another)
+    cluster.wait_for_nodes()  # a task that the next test sends to it would use a retry up
