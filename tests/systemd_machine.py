@@ -1,5 +1,6 @@
 """A machine with a real systemd: PID 1 of namespaces, with given units and nothing of this machine's own."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from tests.gates import until
 
 SYSTEMD = "/lib/systemd/systemd"
 STUBS = ("sysinit", "basic", "network-online", "multi-user", "shutdown", "umount", "final")
+UP = ("running", "degraded", "starting")
 BOOT = """
 mount -t proc proc /proc
 ip link set lo up
@@ -34,10 +36,19 @@ def why_not():
     return f"no namespaces can be made here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
+CGROUPS, GROUPS = Path("/sys/fs/cgroup/unified"), {"init.scope", "system.slice"}
+
+
+def groups():
+    """Which of the control groups of a systemd are here."""
+    return {name for name in GROUPS if (CGROUPS / name).is_dir()}
+
+
 class Machine:
     """A machine with units {name: text}, all of them started."""
 
     def __init__(self, units):
+        self.groups_before = groups()
         self.folder = Path(tempfile.mkdtemp(prefix="zs", dir="/tmp"))
         place = self.folder / "units"
         place.mkdir()
@@ -58,8 +69,19 @@ class Machine:
             stderr=self.log,
         )
         self.pid = int(until(self._first_process))
-        until(lambda: os.readlink(f"/proc/{self.pid}/exe").endswith("systemd"))
-        until(lambda: self.run("systemctl", "is-system-running").stdout.strip() in ("running", "degraded", "starting"))
+
+    def has_come_up(self):
+        """Whether systemd answers within some seconds."""
+        try:
+            until(lambda: os.readlink(f"/proc/{self.pid}/exe").endswith("systemd"))
+            until(lambda: self.run("systemctl", "is-system-running").stdout.strip() in UP)
+        except (AssertionError, OSError):
+            return False
+        return True
+
+    def said(self):
+        """The last line of the machine's log."""
+        return (self.folder / "log").read_text().strip().rpartition("\n")[2] or "it says nothing"
 
     def _first_process(self):
         path = Path(f"/proc/{self.outer.pid}/task/{self.outer.pid}/children")
@@ -80,16 +102,18 @@ class Machine:
     def is_up(self, unit):
         return self.state(unit) == "active"
 
-    def end(self):
+    def close(self):
         """Switch it off, with everything that runs there."""
-        subprocess.run(["kill", "-9", str(self.pid)])
+        subprocess.run(["kill", "-9", str(self.pid)], stderr=subprocess.DEVNULL)
         self.outer.wait(20)
         self.log.close()
         shutil.rmtree(self.folder)
-        for name in ("init.scope", "system.slice"):
-            place = Path("/sys/fs/cgroup/unified") / name
-            for folder in sorted(place.rglob("*/"), reverse=True) if place.is_dir() else ():
-                if folder.is_dir():
+        until(self._is_without_groups)
+
+    def _is_without_groups(self):
+        """Remove the control groups that came with it, the inner ones first; busy ones go when their processes have."""
+        for name in GROUPS - self.groups_before:
+            for folder in (*sorted((CGROUPS / name).rglob("*/"), reverse=True), CGROUPS / name):
+                with contextlib.suppress(OSError):
                     folder.rmdir()
-            if place.is_dir():
-                place.rmdir()
+        return groups() <= self.groups_before

@@ -131,7 +131,8 @@ def worker_that_cancels(actor):
     worker.actor = actor
     worker.cancelling = Cancelling.__new__(Cancelling)  # the class itself would handle a signal of this process
     worker.cancelling.worker, worker.cancelling.cancelled, worker.cancelling.raised_in = worker, {}, b""
-    worker.cancelling.overdue = set()
+    worker.cancelling.overdue, worker.cancelling.knowing = set(), set()
+    worker.say = lambda message: None
     return worker
 
 

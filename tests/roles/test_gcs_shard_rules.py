@@ -47,8 +47,8 @@ SPECS = {
     T2: TaskSpec(T2, b"f" * 16, options=encode_options(TaskOptions(max_retries=0))),
     T3: TaskSpec(T3, b"f" * 16, deps=(return_id(T1, 1),), holds=(return_id(T2, 1),)),
 }
-KEPT, *OF_T3 = return_id(T2, 1), return_id(T3, 1), put_id(T3, 0)
-OBJECTS = [return_id(T1, 1), KEPT, *OF_T3]
+OF_T1, KEPT, *OF_T3 = return_id(T1, 1), return_id(T2, 1), return_id(T3, 1), put_id(T3, 0)
+OBJECTS = [OF_T1, KEPT, *OF_T3]
 FUNCTIONS = {letter * 16: Function(letter * 16, "f", letter) for letter in (b"f", b"g")}
 NAME_OF = {b"a" * 16: "x", b"b" * 16: "x", b"c" * 16: "y"}  # two actors want the same one
 
@@ -60,6 +60,7 @@ class ObjectsMachine(RuleBasedStateMachine):
     """The model: who holds, has and waits for what, as the nodes know it; and which tasks are recorded.
 
     A copy of what T2 has returned, which runs once only, stays as long as T3, which takes it, is recorded.
+    A copy of what T1 has returned stays likewise, once T1 has run again.
     """
 
     def __init__(self):
@@ -70,6 +71,7 @@ class ObjectsMachine(RuleBasedStateMachine):
         self.copies = {object_id: set() for object_id in OBJECTS}
         self.waiting = {object_id: set() for object_id in OBJECTS}
         self.recorded = set()
+        self.again = set()  # of these, those that have run again
         self.freed = []  # (node, object), since the last message
         self.offered = None  # (node, object)
         self.replies = []
@@ -96,6 +98,8 @@ class ObjectsMachine(RuleBasedStateMachine):
             assert not self.copies[message.object_id]
             assert self.waiting[message.object_id], "made again for nobody"
             self.orders.append((node, message.object_id))
+            if message.is_granted:
+                self.again.add(task_of(message.object_id))
         elif kind is FreeCopies:
             for object_id in message.object_ids:
                 is_spare = (node, object_id) == self.offered and self.copies[object_id]
@@ -116,14 +120,17 @@ class ObjectsMachine(RuleBasedStateMachine):
             self.recorded.discard(T3)
         if T3 not in self.recorded:
             self.recorded -= {task_of(item) for item in OBJECTS if not self.holders[item]} - {T3}
+        self.again &= self.recorded
         freed = set()
-        for item in (object_id, KEPT):
+        for item in {object_id, KEPT, OF_T1}:
             if not self.holders[item] and not self._stays(item):
                 freed |= {(other, item) for other in self.copies[item] - self.lost}
                 self.copies[item] = set()
         return freed
 
     def _stays(self, object_id):
+        if object_id == OF_T1:
+            return {T1, T3} <= self.recorded and T1 in self.again
         return object_id == KEPT and {T2, T3} <= self.recorded
 
     # --- tasks and objects ---

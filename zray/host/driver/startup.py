@@ -160,7 +160,7 @@ def _start(
         total = declared_resources(num_cpus, num_gpus, resources, memory)
         store_capacity(object_store_memory)  # refuse first, then warn
         if note := why_store_is_too_large(object_store_memory):
-            warnings.warn(note, RuntimeWarning, stacklevel=5)  # shown at the caller of init()
+            warnings.warn(note, RuntimeWarning, stacklevel=6)  # shown at the caller of init()
         session, node_pid = start_node(
             total,
             object_store_memory,
