@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
 
 import click
 
@@ -51,11 +52,7 @@ spec:
       automountServiceAccountToken: false
       terminationGracePeriodSeconds: 30
       securityContext:
-        runAsNonRoot: true
-        runAsUser: {user}
-        runAsGroup: {user}
-        fsGroup: {user}
-        seccompProfile: {{type: RuntimeDefault}}
+{user_of_pod}\
       initContainers:
         - name: keys  # once: the head keeps its keys, tokens and records in its volume
           image: {image}
@@ -68,9 +65,7 @@ spec:
               install -m 600 /keys/head.key /keys/token /state/new
               mv -T /state/new /state/cluster
           securityContext: &container
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            capabilities: {{drop: [ALL]}}
+{rights}\
           volumeMounts:
             - {{name: state, mountPath: /state}}
             - {{name: keys, mountPath: /keys, readOnly: true}}
@@ -84,35 +79,24 @@ spec:
               exec zray start --head --host "$POD_IP" --port {port} --state-dir /state/cluster --num-cpus 0 \\
                 --object-store-memory {head_store} --block
           env:
-            - name: POD_IP
-              valueFrom: {{fieldRef: {{fieldPath: status.podIP}}}}
-            - {{name: ZRAY_TMPDIR, value: /run/zray}}
-            - {{name: ZRAY_LOG_DIR, value: /tmp/logs}}
-            - {{name: HOME, value: /tmp}}
+{variables}\
           ports:
             - {{containerPort: {port}}}
           readinessProbe:
             tcpSocket: {{port: {port}}}
             periodSeconds: 5
           livenessProbe:
-            exec: {{command: [zray, status, --compact]}}
-            initialDelaySeconds: 30
-            periodSeconds: 60
-            timeoutSeconds: 30
-            failureThreshold: 3
+{probe}\
           resources:
             requests: {{cpu: 250m, memory: {head_memory}}}
             limits: {{memory: {head_memory}}}
           securityContext: *container
           volumeMounts:
             - {{name: state, mountPath: /state}}
-            - {{name: run, mountPath: /run/zray}}
-            - {{name: tmp, mountPath: /tmp}}
-            - {{name: shm, mountPath: /dev/shm}}
+{writable}\
       volumes:
         - {{name: keys, secret: {{secretName: zray-head}}}}
-        - {{name: run, emptyDir: {{}}}}
-        - {{name: tmp, emptyDir: {{}}}}
+{empty}\
         - {{name: shm, emptyDir: {{medium: Memory, sizeLimit: {head_store}}}}}
   volumeClaimTemplates:
     - metadata: {{name: state}}
@@ -135,11 +119,7 @@ spec:
       # SIGTERM drains: tasks end, and others take over the values.
       terminationGracePeriodSeconds: {grace}
       securityContext:
-        runAsNonRoot: true
-        runAsUser: {user}
-        runAsGroup: {user}
-        fsGroup: {user}
-        seccompProfile: {{type: RuntimeDefault}}
+{user_of_pod}\
       containers:
         - name: node
           image: {image}
@@ -151,35 +131,61 @@ spec:
               exec zray start --address zray-head:{port} --host "$POD_IP" --object-store-memory {store} \\
                 --token-stdin --block --drain {drain} </keys/token
           env:
-            - name: POD_IP
-              valueFrom: {{fieldRef: {{fieldPath: status.podIP}}}}
-            - {{name: ZRAY_TMPDIR, value: /run/zray}}
-            - {{name: ZRAY_LOG_DIR, value: /tmp/logs}}
-            - {{name: HOME, value: /tmp}}
+{variables}\
           livenessProbe:
-            exec: {{command: [zray, status, --compact]}}
-            initialDelaySeconds: 30
-            periodSeconds: 60
-            timeoutSeconds: 30
-            failureThreshold: 3
+{probe}\
           resources:
             requests: {{cpu: {cpus}, memory: {memory}}}
             limits: {{cpu: {cpus}, memory: {memory}}}
           securityContext:
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            capabilities: {{drop: [ALL]}}
+{rights}\
           volumeMounts:
             - {{name: keys, mountPath: /keys, readOnly: true}}
-            - {{name: run, mountPath: /run/zray}}
-            - {{name: tmp, mountPath: /tmp}}
-            - {{name: shm, mountPath: /dev/shm}}
+{writable}\
       volumes:
         - {{name: keys, secret: {{secretName: zray-token}}}}
-        - {{name: run, emptyDir: {{}}}}
-        - {{name: tmp, emptyDir: {{}}}}
+{empty}\
         - {{name: shm, emptyDir: {{medium: Memory, sizeLimit: {store}}}}}
 """
+USER = 1000
+# Parts of the head's pod and of the nodes' pods.
+SHARED = {
+    "variables": """\
+            - name: POD_IP
+              valueFrom: {fieldRef: {fieldPath: status.podIP}}
+            - {name: ZRAY_TMPDIR, value: /run/zray}
+            - {name: ZRAY_LOG_DIR, value: /tmp/logs}
+            - {name: HOME, value: /tmp}
+""",
+    "probe": """\
+            exec: {command: [zray, status, --compact]}
+            initialDelaySeconds: 30
+            periodSeconds: 60
+            timeoutSeconds: 30
+            failureThreshold: 3
+""",
+    "user_of_pod": f"""\
+        runAsNonRoot: true
+        runAsUser: {USER}
+        runAsGroup: {USER}
+        fsGroup: {USER}
+        seccompProfile: {{type: RuntimeDefault}}
+""",
+    "rights": """\
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities: {drop: [ALL]}
+""",
+    "writable": """\
+            - {name: run, mountPath: /run/zray}
+            - {name: tmp, mountPath: /tmp}
+            - {name: shm, mountPath: /dev/shm}
+""",
+    "empty": """\
+        - {name: run, emptyDir: {}}
+        - {name: tmp, emptyDir: {}}
+""",
+}
 DOCKERFILE = """\
 # An image for `zray manifests`, written by `zray manifests --dockerfile`.  Beside it: a wheel of zray (scripts/wheel),
 # and your program's own packages in requirements.txt.
@@ -190,7 +196,6 @@ RUN useradd --uid {user} --no-create-home zray
 USER {user}
 WORKDIR /tmp
 """
-USER = 1000
 PORT = 6379
 HEAD_STORE = 64 << 20
 DRAIN_SECONDS = 60
@@ -240,8 +245,6 @@ def manifests(image: str | None, nodes: int, cpus: int, memory: int, head_memory
     A pod of the head that is started again, elsewhere too, continues with the state in its volume.  A pod of a node
     that is told to end drains first.
     """
-    import sys
-
     if dockerfile:
         click.echo(DOCKERFILE.format(python=f"{sys.version_info[0]}.{sys.version_info[1]}", user=USER), nl=False)
         return
@@ -249,13 +252,13 @@ def manifests(image: str | None, nodes: int, cpus: int, memory: int, head_memory
         raise click.UsageError("Give --image IMAGE: `zray manifests --dockerfile` prints how to build one.")
     head_key, token = drawn_secrets()
     text = TEMPLATE.format(
+        **SHARED,
         command=f"zray manifests --nodes {nodes} --image {image}",
         nodes=nodes,
         image=image,
         head_key=head_key,
         token=token,
         port=PORT,
-        user=USER,
         head_store=HEAD_STORE,
         head_memory=head_memory,
         cpus=cpus,
