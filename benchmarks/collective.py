@@ -36,7 +36,7 @@ Measured = dict[int, float]
 
 
 class Rank:
-    """One of two members."""
+    """Member of a group of two."""
 
     def measure(self, rank: int, sizes: list[int]) -> Measured:
         """Return the milliseconds by size."""

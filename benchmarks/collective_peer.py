@@ -1,4 +1,4 @@
-"""One rank of another library's allreduce, for benchmarks/collective.py: prints the milliseconds of each size as JSON.
+"""Rank of another library's allreduce, for benchmarks/collective.py: prints the milliseconds of each size as JSON.
 
     python collective_peer.py gloo RANK FILE SIZES      torch.distributed; both ranks name the same new file
     mpirun -n 2 python collective_peer.py mpi SIZES     mpi4py

@@ -1,4 +1,4 @@
-"""One command on all machines of a run: the first is the head and runs the program, the others are nodes."""
+"""Command on all machines of a run: the first is the head and runs the program, the others are nodes."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_durations_have_three_digits(value, text):
 
 
 def test_waits_that_nodes_have_recorded_are_told():
-    """One core of two is idle while b waits: 3 s for its arguments' way to the node, and 4 s for room there."""
+    """A core of two is idle while b waits: 3 s for its arguments' way to the node, and 4 s for room there."""
     runs = record([run("a", 0, 1), run("b", 8, 10, 0.5, ["a"], row=2)], [get(0, 10)])
     b = next(each for each in runs.runs if each.name == "b")
     places = b._replace(places=(1,))

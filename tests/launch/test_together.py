@@ -71,7 +71,7 @@ def test_first_task_runs_the_program_and_the_others_are_nodes(begin, tmp_path):
 
 @slow
 def test_sigterm_goes_to_the_program_and_nodes_leave_in_order(begin, tmp_path):
-    """As `scancel` sends it to all at once."""
+    """SIGTERM reaches all processes at once, as with `scancel`."""
     processes = [begin("slurm", of_slurm(rank), WAITS) for rank in (0, 1)]
     assert processes[0].stdout.readline() == "up\n"
     assert not os.listdir(tmp_path)  # all are there: the token is gone
@@ -82,7 +82,7 @@ def test_sigterm_goes_to_the_program_and_nodes_leave_in_order(begin, tmp_path):
 
 @slow
 def test_processes_that_are_killed_leave_nothing(begin, leftovers):
-    """As `scancel` does in the end; the program itself is in the step, and killed with it."""
+    """SIGKILL ends the step, with the program in it, as `scancel` does in the end."""
     source = WAITS.replace('"up"', "os.getpid()").replace("import signal", "import os, signal")
     processes = [begin("mpi", MPICH | {"PMI_RANK": str(rank)}, source) for rank in (0, 1)]
     program = int(processes[0].stdout.readline())

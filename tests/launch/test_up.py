@@ -45,7 +45,7 @@ def last_lines(done):
 
 
 def test_cluster_comes_up_changes_and_goes(hosts):
-    """One story: a start of a cluster costs half a second of a core for each host."""
+    """Several checks share one start, which costs half a second of a core for each host."""
     hosts.write(THREE + "files: [helper.py]\nsetup: [echo once >> setups]\n")
     (hosts.work / "helper.py").write_text("WORD = 'one'\n")
     said = last_lines(hosts.zray("up", "hosts.yaml"))

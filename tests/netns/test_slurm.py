@@ -129,7 +129,7 @@ def slurm(network):
 
 
 def test_program_runs_on_both_machines_and_scancel_leaves_nothing(slurm):
-    """One story: daemons take seconds to find each other."""
+    """Several checks share one start: daemons take seconds to find each other."""
     began = time.monotonic()
     done = slurm.run(*slurm.step(COUNTS))
     print(f"a job: {time.monotonic() - began:.2f} s")

@@ -142,7 +142,7 @@ def test_three_hosts_come_up_run_a_program_and_go(ssh):
 
 
 def test_caller_may_be_behind_nat(network):
-    """As a laptop is: the head still has an address that the nodes reach."""
+    """The caller is like a laptop: the head still has an address that the nodes reach."""
     if SSHD is None:
         pytest.skip("sshd is not installed: openssh-server")
     try:

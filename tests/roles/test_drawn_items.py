@@ -193,7 +193,7 @@ def test_items_behind_a_large_one_that_has_not_come_are_not_taken_for_the_first(
 
 
 class KeptDesk(CalledDesk):
-    """Its generator was called by a recoverable actor on the second node."""
+    """A node whose generator was called by a recoverable actor on the second node."""
 
     def __init__(self):
         super().__init__()

@@ -192,7 +192,7 @@ class CallNode(ActorDesk):
         super()._perform(effects)
 
     def notices(self):
-        """What the node's log has got."""
+        """Lines of the node's log."""
         lines, self.lines = self.lines, []
         return lines
 

@@ -41,7 +41,7 @@ class Node(Acknowledged, ActorDesk):
         self.take_sent()
 
     def says(self):
-        """What this node has said of traces to others; what it has said to itself is heard."""
+        """Messages of this node to others about traces; messages to itself are delivered."""
         others = []
         while sent := [item for item in self.take_sent() if type(item[1]) in DIALOG]:
             others += [item for item in sent if item[0] != HERE]

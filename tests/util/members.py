@@ -33,7 +33,7 @@ class Member:
 
 
 def members_of(size, name="default", **options):
-    """So many actors in a group of that name."""
+    """Actors of a new group, as many as `count`."""
     actors = [Member.options(**options).remote() for _ in range(size)]
     join(actors, name)
     return actors
@@ -45,7 +45,7 @@ def join(actors, name="default"):
 
 
 def all_do(actors, function, *args):
-    """What the function returns in all actors at once, for their rank and the arguments."""
+    """Results of a function that all actors run at once, with their rank and the arguments."""
     return zray.get([actor.do.remote(function, rank, *args) for rank, actor in enumerate(actors)], timeout=DEADLINE_S)
 
 

@@ -30,7 +30,7 @@ def actors(session):
 
 
 def expected(op, size, count, dtype):
-    """What a serial program calculates, in the order of the ranks."""
+    """Result of a serial program, in the order of the ranks."""
     found = numbers(0, count, dtype)
     for rank in range(1, size):
         found = FUNCTIONS[op](found, numbers(rank, count, dtype)).astype(dtype)

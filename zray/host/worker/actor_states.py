@@ -39,7 +39,7 @@ class Unavailable(Exception):
 
 
 class Capture:
-    """What the file of a failed call has of its actor.
+    """State of the actor for the file of a failed call.
 
     room: bytes.  facts, parts: for the file.  contained: ids of refs inside of the state and of earlier arguments.
     """

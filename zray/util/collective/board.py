@@ -40,7 +40,7 @@ class Meeting:
 
 
 class Team:
-    """One group: gathering, then complete, then over."""
+    """Entry of a group: gathering, then complete, then over."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name

@@ -29,7 +29,7 @@ UCRED_BYTES = struct.calcsize("3i")
 
 
 class Join(msgspec.Struct, frozen=True):
-    """What a member says of itself."""
+    """Introduction of a member to its group."""
 
     rank: int
     size: int
@@ -39,7 +39,7 @@ class Join(msgspec.Struct, frozen=True):
 
 
 class News(msgspec.Struct, frozen=True):
-    """What the host says.
+    """Answer of the host.
 
     present: the ranks that are there; a descriptor comes with `link` (to that rank) and with `names` (the memory).
     """

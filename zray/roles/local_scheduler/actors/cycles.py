@@ -40,7 +40,7 @@ def led_to(holds: Mapping[bytes, Iterable[bytes]], roots: Iterable[bytes]) -> di
 
 
 class Cycles:
-    """What a node knows of the holders of actors."""
+    """Knowledge of a node about the holders of actors."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

@@ -79,7 +79,7 @@ class Trace(Struct, eq=False):
 
 
 class Watch(Struct, eq=False):
-    """What this node has told another one's trace, or its own."""
+    """Answers of this node to one trace, of another node or its own."""
 
     LASTING = {"facts": None}
 
