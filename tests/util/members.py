@@ -33,7 +33,7 @@ class Member:
 
 
 def members_of(size, name="default", **options):
-    """Actors of a new group, as many as `count`."""
+    """Actors of a new group, as many as `size`."""
     actors = [Member.options(**options).remote() for _ in range(size)]
     join(actors, name)
     return actors
