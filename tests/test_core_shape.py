@@ -86,6 +86,7 @@ ADDED = {
         "lines of imports": 19,
     },
     "space and releases of large items in batches": {"code lines": 8, "statements": 8},
+    "files for values while all running tasks wait for space": {"code lines": 6, "statements": 5},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

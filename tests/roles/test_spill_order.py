@@ -3,7 +3,7 @@
 import pytest
 
 from tests.roles.desk import DRIVER, Desk
-from zray.roles.work_effects import EvictObjects, ObjectsSpilled, SpillObjects, SpillWanted
+from zray.roles.work_effects import EvictObjects, NothingLeaves, ObjectsSpilled, SpillObjects, SpillWanted
 from zray.wire.gcs import HoldAtNodeReply
 from zray.wire.objects import FetchObject, ObjectFetched, PutObject, PutObjects, UnpinObjects
 from zray.wire.task_spec import StoredValue
@@ -52,3 +52,34 @@ def test_nothing_is_written_ahead_of_need_while_a_value_is_restored(desk):
 def test_values_are_written_for_a_restore_that_finds_no_room(desk):
     desk.tell("objects", SpillWanted(SIZE, False, True))
     assert spill(desk) == [SECOND]
+
+
+@pytest.fixture
+def busy():
+    """A node whose two workers run tasks that take the two values of its store, each by its worker's address."""
+    desk = Desk()
+    taken = {}
+    for object_id in (FIRST, SECOND):
+        put(desk, object_id, SIZE * len(taken))
+        desk.submit(desk.new_spec(deps=[object_id]))
+        worker = desk.give_birth()
+        taken[worker] = object_id
+    assert [desk.inflight(worker) for worker in taken] == [1, 1]
+    return desk, list(taken)
+
+
+def nothing_leaves(desk, writers):
+    desk.take_sent()
+    desk.tell("objects", SpillWanted(SIZE, True, True, frozenset(writers)))
+    return bool(desk.take_sent(NothingLeaves))
+
+
+def test_nothing_leaves_while_each_task_that_takes_a_value_waits_for_space(busy):
+    desk, workers = busy
+    assert nothing_leaves(desk, workers)
+
+
+def test_value_of_a_task_that_runs_on_may_leave_at_its_end(busy):
+    desk, workers = busy
+    assert not nothing_leaves(desk, workers[:1])
+    assert not nothing_leaves(desk, [])

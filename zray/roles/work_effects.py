@@ -55,13 +55,14 @@ class RoomWanted(Local):
 class SpillWanted(Local):
     """Object manager -> local scheduler: so many bytes of the store are lacking, or in use beyond the threshold.
 
-    is_filling: the store is filled by half of its threshold.  is_lacking: a writer or a pull waits for the space.  Said
-    again after each range that was freed meanwhile.
+    is_filling: the store is filled by half of its threshold.  is_lacking: a writer or a pull waits for the space.
+    writers: the processes that wait.  Said again after each range that was freed meanwhile.
     """
 
     size: int
     is_filling: bool
     is_lacking: bool = False
+    writers: frozenset[str] = frozenset()
 
 
 class NothingLeaves(Local):

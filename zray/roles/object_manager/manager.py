@@ -121,7 +121,7 @@ class ObjectManager(Role):
         self.spill_bytes = None if spill_above is None else int(spill_above * capacity)
         self.spill_files = SpillFiles(self)
         self.overflow = Overflow(self)
-        self.spill_wanted = (0, False, False)  # as the local scheduler was told
+        self.spill_wanted = SpillWanted(0, False)  # as the local scheduler was told
         self.has_freed = False  # a range, since then
         self.handle_with(self.pulls, self.gives, self.spill_files, self.overflow)
 
@@ -162,15 +162,16 @@ class ObjectManager(Role):
     def _want_room(self, threshold: int) -> None:
         """Have the local scheduler spill what is missing, or is above the threshold; again after each freed range."""
         used = self.ranges.used_bytes
-        wanted, is_lacking = max(0, used - threshold), False
+        wanted, is_lacking, writers = max(0, used - threshold), False, frozenset[str]()
         if self.growing is None and (self.asked or self.pulls.queue):
             front = next(iter(self.pulls.queue.values()), None)
             lacking = sum(aligned(asked.size) for asked in self.asked) + (aligned(front.size) if front else 0)
             wanted, is_lacking = max(wanted, min(lacking, self.ranges.capacity)), True
-        is_filling = used > threshold // 2
-        if (wanted, is_filling, is_lacking) != self.spill_wanted or (wanted and self.has_freed):
-            self.spill_wanted = (wanted, is_filling, is_lacking)
-            self.send(self.local_scheduler, SpillWanted(wanted, is_filling, is_lacking))
+            writers = frozenset(asked.process for asked in self.asked)
+        said = SpillWanted(wanted, used > threshold // 2, is_lacking, writers)
+        if said != self.spill_wanted or (wanted and self.has_freed):
+            self.spill_wanted = said
+            self.send(self.local_scheduler, said)
         self.has_freed = False
 
     def _serve(self) -> None:

@@ -22,6 +22,7 @@ Rule 4: While a process waits for a restored value, nothing is written ahead of 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,7 @@ class Spilling:
         self.node = node
         self.wanted = 0  # bytes that are lacking
         self.is_lacking = False  # and a writer or a pull waits for them
+        self.writers: frozenset[str] = frozenset()  # the processes that wait for them
         self.is_filling = False  # places are told to processes only when they ask
         self.writing: dict[bytes, int] = {}  # bytes of those that are to have a copy on disk
         self.to_restore: dict[bytes, None] = {}  # for tasks, in order
@@ -79,6 +81,7 @@ class Spilling:
     def on_spill_wanted(self, message: SpillWanted) -> None:
         """SpillWanted."""
         self.wanted, self.is_filling, self.is_lacking = message.size, message.is_filling, message.is_lacking
+        self.writers = message.writers
         if not self.wanted:
             self.asked_for.clear()
 
@@ -130,7 +133,7 @@ class Spilling:
         is_stuck = lacking > 0 and not self._ask_for_places(lacking) and not (evicted or self.writing)
         if is_stuck and self.is_lacking and not self._evict_kept(lacking):
             is_new = node.now - self.said_at >= RETURN_SECONDS
-            if is_new and objects.pins and not self._taken_by_running():  # readers were asked in vain
+            if is_new and objects.pins and not self._taken_by_running(self.writers):  # readers were asked in vain
                 self.said_at = node.now
                 node.send(node.addresses.object_manager, NothingLeaves())
 
@@ -272,12 +275,16 @@ class Spilling:
             node.after(RETURN_SECONDS, self._look_again)
         return expected > 0
 
-    def _taken_by_running(self) -> set[bytes]:
-        """Return the arguments of tasks and calls that workers have: workers do not return these places."""
-        workers = self.node.pool.workers.values()
-        begun = [task for worker in workers for task in worker.inflight]
-        begun += [frame.task for worker in workers for frame in worker.frames if frame.task is not None]
-        begun += [task for worker in workers for task in worker.calls()]
+    def _taken_by_running(self, but: Collection[str] = ()) -> set[bytes]:
+        """Return the arguments of tasks and calls that workers have: workers do not return these places.
+
+        but: addresses of processes that wait for space.  A worker that waits in its only task or call is left out.
+        """
+        begun: list[Task] = []
+        for worker in self.node.pool.workers.values():
+            frames, calls = [frame.task for frame in worker.frames if frame.task is not None], [*worker.calls()]
+            if worker.address not in but or len(calls) > 1:
+                begun += (*worker.inflight, *frames, *calls)
         return {object_id for task in begun for object_id in task.spec.deps}
 
     def _size_if_large(self, object_id: bytes) -> int:
