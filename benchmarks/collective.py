@@ -1,4 +1,4 @@
-"""Allreduce of two ranks on this machine: a group of zray, torch's gloo and OpenMPI, in turns.
+"""Allreduce of two ranks on this machine: a group of zray, bare sockets, torch's gloo and OpenMPI, in turns.
 
     python -m benchmarks.collective [--mpi FOLDER] [--rounds 5] [--sizes 1000 10000000] [--json FILE]
 
@@ -71,7 +71,7 @@ def of_gloo(sizes: list[int]) -> Measured:
         command = [sys.executable, PEER, "gloo"]
         ranks = [
             subprocess.Popen(
-                [*command, str(rank), f"{folder}/meet", json.dumps(sizes)],
+                [*command, str(rank), "2", f"file://{folder}/meet", json.dumps(sizes)],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -80,6 +80,34 @@ def of_gloo(sizes: list[int]) -> Measured:
         ]
         output = [rank.communicate(timeout=PEER_SECONDS)[0] for rank in ranks]
     return parsed(output[0].decode())
+
+
+def of_sockets(sizes: list[int]) -> Measured:
+    """Measure a ring on bare sockets on loopback."""
+    return in_ring([[sys.executable, PEER, "sockets", str(rank), "127.0.0.1"] for rank in range(2)], sizes)
+
+
+def in_ring(commands: list[list[str]], sizes: list[int], seconds: float = PEER_SECONDS) -> Measured:
+    """Measure a ring on bare sockets.  commands: of all ranks, each with the rank's own address at its end."""
+    pipe = subprocess.PIPE
+    ranks = [subprocess.Popen([*each, json.dumps(sizes)], stdin=pipe, stdout=pipe, text=True) for each in commands]
+    try:
+        addresses = []
+        for command, rank in zip(commands, ranks, strict=True):
+            assert rank.stdout is not None
+            addresses.append((command[-1], int(rank.stdout.readline())))
+        output = []
+        for rank in ranks:
+            assert rank.stdin is not None
+            rank.stdin.write(json.dumps(addresses) + "\n")
+            rank.stdin.flush()
+        for rank in ranks:
+            output.append(rank.communicate(timeout=seconds)[0])
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    return parsed(output[0])
 
 
 def of_mpi(folder: str, tcp: bool) -> Callable[[list[int]], Measured]:
@@ -117,7 +145,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
-    runs: dict[str, Callable[[list[int]], Measured]] = {"zray": of_zray}
+    runs: dict[str, Callable[[list[int]], Measured]] = {"zray": of_zray, "bare sockets": of_sockets}
     if importlib.util.find_spec("torch") is not None:
         runs["gloo"] = of_gloo
     else:

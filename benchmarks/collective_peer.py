@@ -1,7 +1,9 @@
 """Rank of another library's allreduce, for benchmarks/collective.py: prints the milliseconds of each size as JSON.
 
-    python collective_peer.py gloo RANK FILE SIZES      torch.distributed; both ranks name the same new file
-    mpirun -n 2 python collective_peer.py mpi SIZES     mpi4py
+    python collective_peer.py gloo RANK RANKS URL SIZES      torch.distributed; all ranks name the same meeting place
+    python collective_peer.py sockets RANK HOST SIZES        a ring on bare sockets; prints its port, and reads the
+                                                             addresses of all ranks from its standard input
+    mpirun -n 2 python collective_peer.py mpi SIZES          mpi4py
 
 No zray is imported, so that any Python with the library can run it.
 """
@@ -9,10 +11,12 @@ No zray is imported, so that any Python with the library can run it.
 from __future__ import annotations
 
 import json
+import socket
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy
@@ -24,7 +28,9 @@ SECONDS, CALLS_MIN, CALLS_MAX = 0.4, 5, 200
 def main() -> None:
     """Run one rank."""
     if sys.argv[1] == "gloo":
-        rank, wait, add, leave = gloo(int(sys.argv[2]), sys.argv[3])
+        rank, wait, add, leave = gloo(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    elif sys.argv[1] == "sockets":
+        rank, wait, add, leave = sockets(int(sys.argv[2]), sys.argv[3])
     else:
         rank, wait, add, leave = mpi()
     found = measure(json.loads(sys.argv[-1]), wait, add)
@@ -55,13 +61,13 @@ def measure(sizes: list[int], wait: Callable[[], None], add: Callable[[Any], Non
     return found
 
 
-def gloo(rank: int, path: str) -> Any:
+def gloo(rank: int, ranks: int, url: str) -> Any:
     """Join a group of torch."""
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=url, rank=rank, world_size=ranks)
     return rank, dist.barrier, lambda array: dist.all_reduce(torch.from_numpy(array)), dist.destroy_process_group
 
 
@@ -71,6 +77,62 @@ def mpi() -> Any:
 
     world = MPI.COMM_WORLD
     return world.rank, world.Barrier, lambda array: world.Allreduce(MPI.IN_PLACE, array), lambda: None
+
+
+class Ring:
+    """Ring of ranks on bare sockets: one connection to the next rank, and one from the rank before."""
+
+    def __init__(self, rank: int, following: socket.socket, previous: socket.socket, ranks: int) -> None:
+        self.rank, self.ranks = rank, ranks
+        self.following, self.previous = following, previous
+        self.sender = ThreadPoolExecutor(1)
+        self.buffer: Any = numpy.empty(0, numpy.float32)
+
+    def exchange(self, outgoing: Any, incoming: Any) -> None:
+        """Send one array, and receive another of any size meanwhile."""
+        sent = self.sender.submit(self.following.sendall, outgoing)
+        room = memoryview(incoming).cast("B")
+        while room:
+            count = self.previous.recv_into(room)
+            if not count:
+                raise ConnectionError("the rank before has ended")
+            room = room[count:]
+        sent.result()
+
+    def wait(self) -> None:
+        """Wait for all ranks."""
+        byte = bytearray(1)
+        for _ in range(self.ranks - 1):
+            self.exchange(b"x", byte)
+
+    def add(self, array: Any) -> None:
+        """Add up an array of all ranks, in place."""
+        chunks = numpy.array_split(array, self.ranks)
+        longest = len(chunks[0])
+        if len(self.buffer) < longest:
+            self.buffer = numpy.empty(longest, numpy.float32)
+        for step in range(self.ranks - 1):
+            mine = chunks[(self.rank - 1 - step) % self.ranks]
+            incoming = self.buffer[: len(mine)]
+            self.exchange(memoryview(chunks[(self.rank - step) % self.ranks]), incoming)
+            with numpy.errstate(over="ignore"):  # in place, again and again: soon all are infinite
+                mine += incoming
+        for step in range(self.ranks - 1):
+            outgoing = chunks[(self.rank + 1 - step) % self.ranks]
+            self.exchange(memoryview(outgoing), chunks[(self.rank - step) % self.ranks])
+
+
+def sockets(rank: int, host: str) -> Any:
+    """Join a ring on bare sockets."""
+    with socket.create_server((host, 0)) as server:
+        print(server.getsockname()[1], flush=True)
+        addresses = json.loads(sys.stdin.readline())
+        following = socket.create_connection(addresses[(rank + 1) % len(addresses)])
+        previous, _ = server.accept()
+    for connection in (following, previous):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    ring = Ring(rank, following, previous, len(addresses))
+    return rank, ring.wait, ring.add, lambda: None
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def test_what_cannot_be_had_is_a_row_that_says_why(monkeypatch):
 
 
 def test_figures_are_chosen_by_name_in_the_papers_order():
-    assert reproduce.chosen([]) == [*(f"E{number}" for number in (*range(1, 10), *range(13, 18))), "cluster"]
+    assert reproduce.chosen([]) == [*(f"E{number}" for number in (*range(1, 11), *range(12, 18))), "cluster"]
     assert reproduce.chosen(["e7", "E2"]) == ["E2", "E7"]
     assert reproduce.chosen(["Cluster", "e9"]) == ["E9", "cluster"]
     with pytest.raises(ValueError, match="no such figure: E77; there are E1, .*E9, .*cluster"):
@@ -105,6 +105,15 @@ def test_a_limit_for_a_machine_of_another_speed_is_held_against_what_it_comes_to
     ]
     assert figure.rows[1].label.startswith("tasks/s: times 2.50, ")
     assert len({row.label for row in figure.rows}) == 5
+
+
+def test_median_says_how_many_runs_it_is_of_and_how_far_they_are_apart():
+    figure = Figure("E1", "a title")
+    figure.add("several", 5.0, "ms", MEASURED, runs=[4.0, 5.0, 7.5])
+    figure.add("one", 5.0, "ms", MEASURED, runs=[5.0])
+    figure.add_text("words", "at 1 KB", MEASURED, paper="small ones")
+    assert [row.ours for row in figure.rows] == ["5 ms (3 runs, 4 to 7.5)", "5 ms", "at 1 KB"]
+    assert [row.verdict for row in figure.rows] == [SHOWN] * 3
 
 
 def test_every_title_says_how_its_series_were_had():

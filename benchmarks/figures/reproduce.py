@@ -1,6 +1,6 @@
 """Runs figures one after the other, and writes the report.
 
-python -m benchmarks.figures.reproduce [--quick] [--out DIR] [E1 ... E17 cluster]
+python -m benchmarks.figures.reproduce [--quick] [--out DIR] [E1 ... E18 cluster]
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ TITLES = {
     "E7": "a member of a chain is killed",
     "E8": "the GCS under a set memory",
     "E9": "placement that knows where arguments lie",
+    "E10": "allreduce: a ring of actor calls, zray's group, and other libraries",
+    "E12": "synchronous SGD: a group, parameter servers, and other libraries",
     "E13": "a policy is served, by an actor and over REST",
     "E14": "simulations of uneven length, asynchronous and bulk-synchronous",
     "E15": "evolution strategies: learning, and scaling with and without an aggregation tree",
@@ -119,9 +121,7 @@ def in_lines(figures: list[Figure]) -> list[str]:
 
 def command_line() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "figures", nargs="*", metavar="FIGURE", help="E1 ... E9, E13 ... E17, cluster; all when none is named"
-    )
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help="E1 ... E18, cluster; all when none is named")
     parser.add_argument("--quick", action="store_true", help="few repeats, small sizes")
     parser.add_argument("--out", metavar="DIR", default=DEFAULT_FOLDER)
     options = parser.parse_args()

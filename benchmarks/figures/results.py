@@ -102,9 +102,11 @@ class Figure:
         at_least: float | None = None,
         at_most: float | None = None,
         scales: int = 0,
+        runs: Iterable[float] = (),
     ) -> None:
         """A row with a number, held against its limit where it has one.
 
+        runs: the values that it is the median of; the row says how many there are, and how far apart.
         scales: RATE or TIME where the limit is meant for a machine of a certain speed.  A second row then says what
         the number comes to on such a one.
         """
@@ -116,7 +118,8 @@ class Figure:
         needed = limit_in_words(at_least, at_most, unit)
         for words, number in values.items():
             verdict = verdict_of(number, at_least=at_least, at_most=at_most)
-            self.rows.append(Row(words, paper, f"{shown(number)} {unit}".strip(), kind, verdict, number, needed))
+            ours = f"{shown(number)} {unit}".strip() + spread_in_words(runs)
+            self.rows.append(Row(words, paper, ours, kind, verdict, number, needed))
 
     def keep(self, name: str, values: Iterable[float], unit: str, kind: str) -> None:
         """Raw values, for the JSON."""
@@ -125,6 +128,10 @@ class Figure:
     def add_fact(self, label: str, holds: bool, ours: str, kind: str, *, paper: str = "") -> None:
         """A row that is true or not."""
         self.rows.append(Row(label, paper, ours, kind, REACHED if holds else MISSED))
+
+    def add_text(self, label: str, ours: str, kind: str, *, paper: str = "") -> None:
+        """A row in words, without a limit."""
+        self.rows.append(Row(label, paper, ours, kind, SHOWN))
 
     def leave_out(self, label: str, why: str, *, paper: str = "") -> None:
         """A row that could not be had, and why."""
@@ -138,6 +145,12 @@ def verdict_of(value: float, *, at_least: float | None = None, at_most: float | 
     is_enough = at_least is None or value >= at_least
     is_little = at_most is None or value <= at_most
     return REACHED if is_enough and is_little and not math.isnan(value) else MISSED
+
+
+def spread_in_words(runs: Iterable[float]) -> str:
+    """How many runs, the least and the most of them."""
+    values = list(runs)
+    return f" ({len(values)} runs, {shown(min(values))} to {shown(max(values))})" if len(values) > 1 else ""
 
 
 def limit_in_words(at_least: float | None, at_most: float | None, unit: str) -> str:
