@@ -10,7 +10,7 @@ import click
 @click.option("--quick", is_flag=True, help="Few repeats and small sizes: some minutes.")
 @click.option("--out", metavar="DIR", default="zray-report", show_default=True, help="Where the report goes.")
 def reproduce(figures: tuple[str, ...], quick: bool, out: str) -> None:
-    """Measure the paper's figures: E1 ... E10 of the system, E12 ... E17 of its applications.  The figure "cluster"
+    """Measure the paper's figures: E1 ... E11 of the system, E12 ... E18 of its applications.  The figure "cluster"
     holds the promises for clusters.  All are measured when none is named.  Writes a report.
 
     Each row says how it was had: measured on this machine, on emulated nodes, or in the simulator.

@@ -30,12 +30,14 @@ TITLES = {
     "E8": "the GCS under a set memory",
     "E9": "placement that knows where arguments lie",
     "E10": "allreduce: a ring of actor calls, zray's group, and other libraries",
+    "E11": "allreduce when tasks are dispatched later",
     "E12": "synchronous SGD: a group, parameter servers, and other libraries",
     "E13": "a policy is served, by an actor and over REST",
     "E14": "simulations of uneven length, asynchronous and bulk-synchronous",
     "E15": "evolution strategies: learning, and scaling with and without an aggregation tree",
     "E16": "PPO: asynchronous rollouts and one learner, beside a symmetric program",
     "E17": "a robot is controlled in soft real time",
+    "E18": "short simulations and a policy step: serial, on zray, and bulk-synchronous",
     "cluster": "what zray promises of a cluster (no figure of the paper's): transfer, distance, joins, deaths, chaos",
 }
 FIGURE_SECONDS = 900.0  # after so long a figure is taken to hang
