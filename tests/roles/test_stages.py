@@ -110,6 +110,20 @@ def test_tasks_whose_ids_do_not_follow_each_other_have_records_of_their_own():
     assert [(record.task_id, record.count) for record in desk.records] == [(spec.task_id, 1) for spec in specs]
 
 
+def test_tasks_that_are_sent_once_more_ahead_of_others_have_records_by_their_ids():
+    desk = Node(cpus=1)
+    worker = busy(desk)
+    desk.scheduler.dispatch.mean_us[FUNCTION] = 10
+    specs = [desk.new_spec() for _ in range(40)]
+    desk.submit(*specs[8:], *specs[:8])  # as where a worker has given the last ones back
+    desk.now += LONG
+    desk.finish_one(worker)
+    assert [(record.task_id, record.count) for record in desk.records] == [
+        (specs[8].task_id, 32),
+        (specs[0].task_id, 8),
+    ]
+
+
 def test_wait_for_an_argument_and_for_a_worker_are_told_apart():
     desk = Node(cpus=1)
     worker = busy(desk)

@@ -24,6 +24,7 @@ import itertools
 import math
 import os
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,9 @@ RECORD = struct.Struct("<16sddddHHBBBBQ")
 DEPENDENCIES = struct.Struct(
     "<16s16s16sHHBBHQ"
 )  # of a record of the same size: kind and serial number at the same places
-WHOLE = struct.Struct("<16sddddQQ")  # the same record, with the fields from the name to the lane in one number
+# The same record, with the fields from the name to the lane in one number.  Native numbers are packed sooner.
+_IS_NATIVE = sys.byteorder == "little" and struct.calcsize("L") == 8
+WHOLE = struct.Struct("16sddddLL" if _IS_NATIVE else "<16sddddQQ")
 KIND_AT, SERIAL_AT = 52, 56  # in a record
 LENGTH = struct.Struct("<H")
 NAMES_AT = 4096
@@ -204,7 +207,9 @@ class EventRing:
         self.memory = memoryview(self._segment.mapping)
         places = range(RECORDS_AT, SIZE, RECORD.size)
         # The serial number and the place of the next record: one call, which no other thread interrupts.
-        self.next_record: Callable[[], tuple[int, int]] = zip(itertools.count(), itertools.cycle(places)).__next__
+        # The places are made anew each time: those that a cycle keeps would have left the processor's caches.
+        cycle = itertools.chain.from_iterable(itertools.repeat(places))
+        self.next_record: Callable[[], tuple[int, int]] = zip(itertools.count(), cycle).__next__
         self.limit: float = 0  # records with lower serial numbers have pages; infinite: all have
         self._short_count = COUNT_MAX  # of records, before one replaces another; lower where memory was short
         self._lock = threading.Lock()

@@ -281,7 +281,7 @@ class ActorHost(Instance):
             result = self.outcome_of(spec, error)
             value = failed = error
         if worker.events is not None:
-            stored = time.perf_counter()
+            stored = worker.clock = time.perf_counter()
             if failed is None:
                 worker.events.ran_well(spec, began, read, end, stored)
             else:

@@ -110,6 +110,7 @@ class Worker(Runtime):
         self.first_submit = threading.Lock()  # several threads of a task may be its first to submit
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
+        self.clock = 0.0  # read a moment ago, at the end of a task; 0.0: not
         # The actor's brief methods, by the options of their calls.
         self.brief: Latest[bytes, None] = Latest(BRIEF_MAX)
         self.aside = Aside(self)
@@ -377,7 +378,7 @@ class Worker(Runtime):
         queue = self.executor.queue
         if not queue:
             return
-        now = time.perf_counter()
+        now, self.clock = self.clock or time.perf_counter(), 0.0
         if now - self.sent_at > RESULT_SECONDS or not self.is_brief(queue[0]):
             self.sent_at = now
             self.flush()
@@ -415,7 +416,7 @@ class Worker(Runtime):
             read = time.perf_counter() if spec.deps else began  # what has none has them at once
             value = function(*args, **kwargs)
             del args, kwargs
-            took = time.perf_counter() - began
+            end = time.perf_counter()
             options = parse_options(spec.options)
             if options.has_plain_return:
                 serialized = serialize(value)
@@ -426,20 +427,22 @@ class Worker(Runtime):
                 contained: tuple[tuple[bytes, ...], ...] = (serialized.contained,) if serialized.contained else ()
             else:
                 values, contained = several(self, spec, value, options)
-                took = time.perf_counter() - began  # a generator has run only now
+                end = time.perf_counter()  # a generator has run only now
         except Leave:
             raise
         except BaseException as error:
             call.is_open = False  # nothing is raised in what follows
-            took = time.perf_counter() - began
+            end = time.perf_counter()
             values, contained, wants_retry = failure(self, spec, error)
             value = error  # lives as long, for the same reason
+        took = end - began
         if self.events is not None:
+            stored = self.clock = time.perf_counter()
             if call.is_open:
-                self.events.ran_well(spec, began, read, began + took, time.perf_counter())
+                self.events.ran_well(spec, began, read, end, stored)
             else:
                 failed = value if isinstance(value, BaseException) else None
-                self.events.ran(TASK, spec, began, read, began + took, time.perf_counter(), failed)
+                self.events.ran(TASK, spec, began, read, end, stored, failed)
                 failed = None
         if spec.options and (max_calls := parse_options(spec.options).max_calls):
             self.calls[spec.function_id] += 1

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ....ids import PARENT_HASH_BYTES, SALT_BYTES, counter_of
+from ....ids import COUNTER_BYTES, PARENT_HASH_BYTES, SALT_BYTES, counter_of
 from ....wire.events import LONG_SECONDS, Stage
 from ....wire.task_spec import StoredValue
 from ...work_effects import RecordFetch, RecordWait
@@ -93,10 +93,10 @@ class Stages:
         if are_alike and _follow_each_other(batch, first, last):
             self._record(QUEUE, first, "", last.since, len(batch))
             return
-        for task in batch:
-            if task.came[1] <= long_ago:
-                # One that lacks an argument is sent along with the maker of that.
-                self._record(ARGUMENTS if task.missing else QUEUE, task)
+        for together in _runs_of([task for task in batch if task.came[1] <= long_ago]):
+            # One that lacks an argument is sent along with the maker of that.
+            stage = ARGUMENTS if together[0].missing else QUEUE
+            self._record(stage, together[0], "", together[-1].since, len(together))
 
     def _record(self, stage: int, task: Task, name: str = "", last_since: float = 0.0, count: int = 1) -> None:
         """Record a wait that ends now, of a task and of those behind it, up to one that has waited since then."""
@@ -117,6 +117,22 @@ class Stages:
         if begin is not None and value is not None and self.node.now - begin >= LONG_SECONDS:
             size = len(value) if isinstance(value, bytes) else value.size
             self.node.perform(RecordFetch(object_id, begin, self.node.now, size))
+
+
+def _runs_of(tasks: list[Task]) -> list[list[Task]]:
+    """Divide tasks that a worker is sent into those that have one record: of one function, with consecutive ids."""
+    found: list[list[Task]] = []
+    following = b""
+    for task in tasks:
+        spec, last = task.spec, found[-1][-1] if found else task
+        is_like = spec.function_id == last.spec.function_id and bool(task.missing) == bool(last.missing)
+        if spec.task_id == following and is_like and task.since >= last.since:
+            found[-1].append(task)
+        else:
+            found.append([task])
+        number = (counter_of(spec.task_id) + 1) % (1 << 8 * COUNTER_BYTES)
+        following = spec.task_id[:-COUNTER_BYTES] + number.to_bytes(COUNTER_BYTES, "big")
+    return found
 
 
 def _follow_each_other(batch: Collection[Task], first: Task, last: Task) -> bool:
