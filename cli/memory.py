@@ -37,7 +37,7 @@ def memory(address: str | None, session: str | None, limit: int, form: str) -> N
     if address and session:
         raise click.UsageError("--address and --session each name a session: give one of the two.")
     place = address or (address_of(session) if session else "auto")
-    with zray.init(address=place, log_to_driver=False, record=""):
+    with zray.init(address=place, log_to_driver=False, record="", _only_looks=True):
         summary = state.summarize_objects()["cluster"]
         rows = state.list_objects(limit=10**6)
     objects = _by_object(rows)

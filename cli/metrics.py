@@ -39,7 +39,7 @@ def metrics(board: str | None, port: int, host: str, once: bool, address: str | 
         library()  # before a session is joined
     except ImportError as error:
         raise click.ClickException(str(error)) from error
-    with zray.init(address=address or "auto", log_to_driver=False, record=""):
+    with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
         if once:
             click.echo(text_of(collected()).decode(), nl=False)
             return

@@ -114,7 +114,7 @@ def _asked(session: Any, info: Any) -> tuple[str, Any]:
         raise ZrayError(f"its node {error}") from None
     with Control(session, info.node_pid):
         pass  # it answers: a program that joins would wait for longer
-    with zray.init(address=session.address, log_to_driver=False, record=""):
+    with zray.init(address=session.address, log_to_driver=False, record="", _only_looks=True):
         return zray.get_runtime_context().get_node_id(), require_runtime().ask(ListWork)
 
 

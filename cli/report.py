@@ -28,7 +28,7 @@ def report(record: str | None, output: str, as_json: bool, address: str | None) 
     if record is not None:
         run = run_of(record)
     else:
-        with zray.init(address=address or "auto", log_to_driver=False, record=""):
+        with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
             run = present_run("zray report")
     content = content_of(run)
     if as_json:

@@ -63,7 +63,7 @@ def session(address: str | None) -> Iterator[Any]:
     import zray
     from zray.util import state
 
-    with zray.init(address=address or "auto", log_to_driver=False, record=""):
+    with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
         yield state
 
 

@@ -30,7 +30,7 @@ def timeline(file: str, record: str | None, address: str | None) -> None:
         run = run_of(record)
         trace = trace_of(run.rings, run.left_out)
     else:
-        with zray.init(address=address or "auto", log_to_driver=False, record=""):
+        with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
             trace = zray.timeline() or []
     try:
         write_trace(trace, file)

@@ -19,7 +19,7 @@ def why(id: str, address: str | None) -> None:
     from zray.exceptions.printable import printable
     from zray.util.why import why as explain
 
-    with zray.init(address=address or "auto", log_to_driver=False, record=""):
+    with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
         try:
             lines = explain(id)
         except ValueError as error:

@@ -91,7 +91,7 @@ class Asker:
         """
         import zray
 
-        facts = zray.init(address=self.address, log_to_driver=False, record="")
+        facts = zray.init(address=self.address, log_to_driver=False, record="", _only_looks=True)
         if facts["session_name"] != self.session:
             self.history = History()
         self.session = facts["session_name"]

@@ -1,6 +1,7 @@
 """`zray drain`: a node finishes, hands over what it holds, and leaves; nothing is lost, and nothing done twice."""
 
 import json
+import os
 import subprocess
 
 import numpy as np
@@ -8,11 +9,13 @@ import pytest
 
 import zray as api
 from cli.drain import Pace
-from tests.cli.commands import command_line, zray
+from tests.cli.commands import command_line, statuses, zray
 from tests.gates import Gate, Tally, is_running, until
 from tests.scripts import ROOT, environment
+from tests.terminals import Terminal
 from zray.cluster_utils import Cluster
 from zray.exceptions import ActorDiedError
+from zray.util import state
 
 
 @pytest.fixture
@@ -194,6 +197,52 @@ def test_an_actor_is_waited_for(cluster):
     end(process)
     with pytest.raises(ActorDiedError):
         api.get(holder.where.remote(), timeout=30)
+
+
+def look(address, *arguments):
+    """Start a command that looks at a cluster through a node; wait until it has joined."""
+    terminal = Terminal()
+    command = command_line(*arguments, "--address", address)
+    env = environment() | {"TERM": "xterm"}
+    screen = terminal.slave
+    process = subprocess.Popen(command, env=env, cwd=ROOT, stdin=screen, stdout=screen, stderr=screen)
+    until(lambda: process.pid in {row.pid for row in state.list_jobs(limit=1_000)})
+    return process, terminal
+
+
+@pytest.mark.parametrize("arguments", [("top",), ("dashboard", "--port", "0"), ("metrics", "--port", "0")])
+def test_who_only_looks_through_a_node_does_not_keep_it(cluster, arguments):
+    leaving, _ = cluster.worker_nodes
+    process, terminal = look(leaving.session.address, *arguments)
+    try:
+        assert end(begin(cluster, leaving)) == f"Node {leaving.node_id} has left.\n"
+        assert listed(cluster) == {node.node_id for node in (cluster.head_node, cluster.worker_nodes[1])}
+    finally:
+        process.kill()
+        process.wait()
+        terminal.close()
+
+
+def test_a_node_that_is_told_to_end_does_not_wait_for_who_only_looks(cluster):
+    before = {*listed(cluster)}
+    command = command_line("start", "--address", cluster.address, "--block", "--drain", "60")
+    variables = {**environment(), "ZRAY_TOKEN": cluster.token}
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=variables, cwd=ROOT, **silent) as node:
+        (own,) = until(lambda: listed(cluster) - before)
+        (session,) = [name for name, fact in statuses().items() if fact["node_id"] == own]
+        folder = cluster.head_node.session.folder
+        process, terminal = look(f"ipc://{os.path.dirname(folder)}/{session}/node.sock", "dashboard", "--port", "0")
+        try:
+            node.terminate()
+            assert node.wait(30) == 0
+            assert listed(cluster) == before
+            (fact,) = [fact for fact in api.nodes() if fact["NodeID"] == own]
+            assert fact["DeathReasonMessage"] == "it has left the cluster: it was drained"
+        finally:
+            process.kill()
+            process.wait()
+            terminal.close()
 
 
 def test_what_cannot_be_drained_is_refused_in_a_line(cluster):

@@ -149,6 +149,8 @@ def _start(
 
     startup.check_init_arguments(further)
     namespace, runtime_env = with_job_config(further.get("job_config"), namespace, runtime_env)
+    if further.get("_only_looks"):
+        arguments["only_looks"] = True
     arguments["runtime_env"] = check_runtime_env(runtime_env or {}, "init()")
     for name, text in {"address": address, "namespace": namespace}.items():
         if text is not None:

@@ -126,7 +126,7 @@ def joined(address: str, results: str | None = None) -> Session:
     Raises:
         ConnectionError: no session is there.
     """
-    return Session(zray.init(address=address, log_to_driver=False), results)
+    return Session(zray.init(address=address, log_to_driver=False, record="", _only_looks=True), results)
 
 
 def _job_row(job: Any) -> Row:

@@ -1,7 +1,6 @@
 """Process of the metrics endpoint that init(_metrics_export_port=) or `zray start` has started.
 
-It ends with the process that has started it, or with the session (zray/api/metrics_endpoint.py); and when its node is
-drained, because a node does not leave before its programs.
+It ends with the process that has started it, or with the session (zray/api/metrics_endpoint.py).
 """
 
 from __future__ import annotations
@@ -13,22 +12,17 @@ import signal
 import socket
 import sys
 import threading
-from contextlib import suppress
 from typing import Any
 
 from setproctitle import setproctitle
 
 from ..api import metrics_endpoint, sessions
-from ..api.cluster_info import ask_for_nodes
 from ..api.dashboards import become_program
 from ..exceptions import ZrayError
 from .prometheus import TOKEN_VARIABLE, Endpoint, collected, text_of
 from .session_end import end_descriptor
 
 __all__: list[str] = []  # run by name
-
-# Seconds between two looks whether the node is drained.
-LOOK_SECONDS = 2.0
 
 
 def main() -> None:
@@ -42,7 +36,7 @@ def main() -> None:
     listening = socket.socket(fileno=metrics_endpoint.LISTENER)
     try:
         program = os.pidfd_open(int(owner))
-        sessions.init(address=address, log_to_driver=False, record="")
+        sessions.init(address=address, log_to_driver=False, record="", _only_looks=True)
     except (ZrayError, OSError) as error:
         print(f"The metrics endpoint cannot join the session: {error}", file=sys.stderr)
         return
@@ -58,17 +52,9 @@ def main() -> None:
 
 
 def _watch(descriptors: list[int], endpoint: Endpoint) -> None:
-    """End the endpoint with the first of these processes, or when the node is drained."""
-    while not select.select(descriptors, [], [], LOOK_SECONDS)[0] and not _is_drained():
-        pass
+    """End the endpoint with the first of these processes."""
+    select.select(descriptors, [], [])
     endpoint.server.shutdown()
-
-
-def _is_drained() -> bool:
-    own = sessions.require_runtime().node_id.hex()
-    with suppress(ZrayError):
-        return any(node.is_draining for node in ask_for_nodes() if node.node.partition("/")[0] == own)
-    return False  # the head does not answer now
 
 
 def _leave(number: int, frame: Any) -> None:

@@ -94,6 +94,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     revision: Natural = 0  # number of changes of code, sys_path and reloads; the larger of two is the later
     as_ray: bool = False  # `import ray` means zray in workers too
     cancels_unreferenced: bool = False  # tasks to whose returns nothing refers any more are cancelled
+    only_looks: bool = False  # a node that drains does not wait for such a program
 
     def updated(self, told: "JobFacts") -> "JobFacts":
         """Return these facts with the changes of `told`, if `told` has a later revision."""

@@ -58,6 +58,8 @@ class Driver(Runtime):
     """The runtime of a program."""
 
     kept: Sequence[ObjectRef] = ()  # refs on files of the environment of all tasks
+    shipper: Shipper | None = None
+    logs: LogFollower | None = None
     recorder: Any = None  # writes the record of the run to a file
 
     def __init__(
@@ -72,17 +74,16 @@ class Driver(Runtime):
         infeasible: str,
         seed: int | None,
         runtime_env: dict[str, Any],
+        only_looks: bool,
         code: list[tuple[str, bytes]] | None,
     ) -> None:
         """Join a session.  runtime_env: the part shared by node and program.  code: bundles to send; None: no other
         nodes.
         """
-        self.shipper: Shipper | None = None
         self.node_pid = node_pid
         self.is_owner = is_owner
         self.paths = session
         self.node_pidfd = _pidfd_of(node_pid, session)
-        self.logs: LogFollower | None = None
         job_id = os.urandom(JOB_ID_BYTES)
         connection = Connection(session.address, self.node_pidfd)
         facts = JobFacts(
@@ -95,6 +96,7 @@ class Driver(Runtime):
             cancels_unreferenced=cancel_unreferenced,
             seed=seed,
             as_ray=ray_imports.is_wanted(),
+            only_looks=only_looks,
         )
         versions = (PROTOCOL_VERSION, __version__)
         hello = Hello(*versions, "driver", os.getpid(), job_id=job_id, python=python_version(), facts=facts)

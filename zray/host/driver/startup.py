@@ -39,7 +39,8 @@ GOODBYE_SECONDS = 1.0
 PROBE_SECONDS = 1.0
 # How long an ending program waits for the output of its workers on other nodes.
 OUTPUT_SECONDS = 1.0
-# Further arguments of Ray's init(); all but job_config and _metrics_export_port change nothing here.
+# Further arguments of init(), those of Ray but the last one; all but job_config, _metrics_export_port and _only_looks
+# change nothing here.
 ACCEPTED_ARGUMENTS = (
     "configure_logging",
     "logging_format",
@@ -53,6 +54,7 @@ ACCEPTED_ARGUMENTS = (
     "_redis_password",
     "_redis_username",
     "_system_config",
+    "_only_looks",
 )
 
 INFEASIBLE = ("raise", "wait")
@@ -78,6 +80,7 @@ def start(
     infeasible: str | None,
     seed: int | None,
     runtime_env: dict[str, Any],
+    only_looks: bool = False,
 ) -> Any:
     """As zray.init.  Returns a Driver, or a LocalRuntime in its place."""
     if local_mode or os.environ.get("ZRAY_LOCAL"):
@@ -116,6 +119,7 @@ def start(
             infeasible=infeasible,
             seed=seed,
             runtime_env=runtime_env,
+            only_looks=only_looks,
         )
     except BaseException as error:
         interrupts.uninstall()
@@ -142,6 +146,7 @@ def _start(
     infeasible: str | None,
     seed: int | None,
     runtime_env: dict[str, Any],
+    only_looks: bool = False,
 ) -> Driver:
     address = address or os.environ.get("ZRAY_ADDRESS") or ray_imports.address() or "local"
     infeasible, seed = checked_infeasible(infeasible), checked_seed(seed)
@@ -155,7 +160,7 @@ def _start(
         "object_spilling_directory": object_spilling_directory,
     }
     shared, own = shared_and_own(runtime_env)
-    code = None
+    code, is_owner = None, True
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources, memory)
         store_capacity(object_store_memory)  # refuse first, then warn
@@ -169,7 +174,6 @@ def _start(
             spill_directory=object_spilling_directory,
             meanwhile=lambda: import_module(".driver", __package__),
         )
-        is_owner = True
     else:
         _refuse_node_arguments(given)
         session, node_pid, is_owner, code = _join(address, shared)
@@ -186,6 +190,7 @@ def _start(
             infeasible=infeasible,
             seed=seed,
             runtime_env=shared,
+            only_looks=only_looks,
             code=code,
         )
     except BaseException:

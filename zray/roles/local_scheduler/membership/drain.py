@@ -2,7 +2,7 @@
 
     DrainNode    -> no more placements here (LoadReport); unbegun tasks are given back, or spilled
     then         running tasks end, here and elsewhere for us; actors end (except those that can be restarted
-                 elsewhere, see `Going`); programs leave
+                 elsewhere, see `Going`); programs leave (except those that only look, as `zray dashboard`)
     then         every object that others may know of gets a copy elsewhere: TakeCopies -> CopiesTaken
     then         all shards and all nodes have acknowledged our messages
     DrainReport(is_done) -> the monitor's verdict: nothing was lost with us (NodeLost.is_drained)
@@ -298,7 +298,7 @@ class Drain:
         The count is 0 if any work runs locally; otherwise departing actors may have created the work.
         """
         node = self.node
-        drivers = sum(process.kind == "driver" for process in node.processes.values())
+        drivers = sum(each.kind == "driver" and not each.job.facts.only_looks for each in node.processes.values())
         goes = self.going.goes
         actors = sum(actor.state != ActorState.DEAD and not goes(actor) for actor in node.calls.actors.values())
         tasks = Counter(min(task.state, FORWARDED) for task in node.tasks.values() if not self.going.is_of_one(task))
