@@ -89,6 +89,12 @@ ADDED = {
     "files for values while all running tasks wait for space": {"code lines": 6, "statements": 5},
     "programs that only look": {"code lines": 7},
     "records of waits by consecutive ids": {"code lines": 19, "statements": 17},
+    "items that are lost while their generator still runs": {
+        "files": 1,
+        "code lines": 118,
+        "statements": 105,
+        "lines of imports": 12,
+    },
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -1,6 +1,9 @@
 """Generators that other nodes run, and items that are lost with a node."""
 
+import itertools
+import os
 import select
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,3 +128,77 @@ def test_results_of_freed_items_are_computed_again_by_one_more_run_of_the_genera
     assert path.read_text().split() == ["run", "run"]
     cluster.remove_node(another)
     cluster.wait_for_nodes()  # a task that the next test sends to it would use a retry up
+
+
+@zray.remote(num_cpus=0, resources={"far": 1})
+class Plain:
+    def items(self, path):
+        yield from endless_items(path)
+
+
+def endless_items(path):
+    with Path(path).open("a") as file:
+        file.write("run\n")
+    for number in itertools.count():
+        yield np.full(100_000, number)
+
+
+@zray.remote(resources={"far": 1}, max_retries=1)
+def endless(path):
+    yield from endless_items(path)
+
+
+def squares_of(generator, count, path):
+    """Take items, have them squared on the node that is lost, and let go of them."""
+
+    @zray.remote(resources={"lost": 1})
+    def square(item, path):
+        Path(path).touch()
+        return item**2
+
+    squares = [square.remote(next(generator), f"{path}-{number}") for number in range(count)]
+    until(lambda: all(os.path.exists(f"{path}-{number}") for number in range(count)))
+    return squares
+
+
+def make_stream(kind, path):
+    """Return a generator without end, and what keeps it."""
+    if kind == "task":
+        return endless.options(max_buffered=2).remote(path), None
+    actor = Plain.remote()
+    return actor.items.options(max_buffered=2, max_task_retries=1).remote(path), actor
+
+
+@pytest.mark.parametrize("kind", ["task", "actor"])
+def test_a_generator_that_is_held_back_makes_lost_items_again(cluster, tmp_path, kind):
+    lost = cluster.add_node(num_cpus=1, resources={"lost": 1})
+    path = str(tmp_path / "runs")
+    generator, actor = make_stream(kind, path)
+    squares = squares_of(generator, 3, tmp_path / "square")
+    cluster.remove_node(lost, allow_graceful=False)
+    another = cluster.add_node(num_cpus=1, resources={"lost": 1})
+    assert first_of(squares) == [0, 1, 4]
+    assert first_of(itertools.islice(generator, 4)) == [3, 4, 5, 6]
+    assert Path(path).read_text().split() == ["run", "run"]
+    del generator, actor
+    cluster.remove_node(another)
+
+
+def test_a_consumer_on_another_node_waits_for_a_lost_result_of_a_freed_item(cluster, tmp_path):
+    lost = cluster.add_node(num_cpus=1, resources={"lost": 1})
+
+    @zray.remote(num_cpus=0)
+    def consume(path):
+        generator, _ = make_stream("task", f"{path}/runs")
+        squares = squares_of(generator, 3, f"{path}/square")
+        until(lambda: os.path.exists(f"{path}/is-lost"))
+        return first_of(squares) + first_of(itertools.islice(generator, 2))
+
+    consumed = consume.options(resources={"far": 1}).remote(str(tmp_path))
+    until(lambda: (tmp_path / "square-2").exists())
+    zray.get(far.options(resources={"lost": 1}).remote(0).completed())  # the squares have ended
+    cluster.remove_node(lost, allow_graceful=False)
+    another = cluster.add_node(num_cpus=1, resources={"lost": 1})
+    (tmp_path / "is-lost").touch()
+    assert zray.get(consumed, timeout=60) == [0, 1, 4, 3, 4]
+    cluster.remove_node(another)

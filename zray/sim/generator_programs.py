@@ -21,7 +21,7 @@ from .language import (
     remote,
 )
 from .task_programs import increment, outcomes
-from .values import Big, RemoteError
+from .values import Big, Failed, RemoteError
 
 Script = Generator[Any, Any, Any]
 
@@ -118,6 +118,13 @@ def make_bigs(count: int, size: int, seconds: float) -> Script:
 
 
 @remote
+class BigMaker:
+    def make(self, count: int, size: int, seconds: float) -> Script:
+        """Yield the items of `make_bigs`."""
+        return (yield from make_bigs(count, size, seconds))
+
+
+@remote
 def square(item: Any) -> Big:
     """A large result."""
     number = item.fill if type(item) is Big else item
@@ -148,3 +155,67 @@ def run_lost_squares(
     if way == "fetched at once":
         return (yield Get(results))
     return (yield from outcomes(results))
+
+
+def run_held_back(maker: str, is_inside: bool, *arguments: Any) -> Script:
+    """A generator that is held back, while its consumer waits for lost results of items that were freed.
+
+    maker: "task", "actor", or "recoverable".  is_inside: the consumer is a task on the fourth node.
+    """
+    try:
+        if not is_inside:
+            return (yield from draw_half(maker, *arguments))
+        where = Where(node="n4", is_soft=True)
+        return (yield Get((yield Submit(draw_half, (maker, *arguments), max_retries=-1, where=where))))
+    except RemoteError as error:  # of the generator itself
+        return error.failed
+
+
+@remote
+def draw_half(
+    maker: str, count: int, size: int, max_retries: int, max_buffered: int, taken: int, seconds: float
+) -> Script:
+    """Draw so many items of a generator on the second node, fetch their squares from the third, and draw the others.
+
+    Answer: squares or errors, and the other items.
+    """
+    second, third = (Where(node=name, is_soft=True) for name in ("n2", "n3"))
+    arguments = (count, size, 0.0)
+    if maker == "task":
+        stream = yield Generate(make_bigs, arguments, max_retries=max_retries, where=second, max_buffered=max_buffered)
+    else:
+        interval = 3 if maker == "recoverable" else -1
+        actor = yield Create(BigMaker, max_restarts=-1, where=second, checkpoint_interval=interval)
+        stream = yield CallGenerator(actor, "make", arguments, max_retries=max_retries, max_buffered=max_buffered)
+    results = []
+    for _ in range(taken):
+        ref = yield Draw(stream)
+        results.append((yield Submit(square, (ref,), max_retries=-1, where=third)))
+        yield Drop([ref])
+    for _ in range(6):  # with these messages the items are freed
+        assert (yield Get((yield Submit(increment, (1,))))) == 2
+    yield Sleep(seconds)
+    found = yield from outcomes(results)
+    others = []
+    while (ref := (yield Draw(stream))) is not None:
+        others.append((yield Get(ref)))
+        yield Drop([ref])
+    yield LeaveStream(stream)
+    return found, others
+
+
+def run_held_backs(*arguments: Any) -> Script:
+    """Run `run_held_back`.  Answer: what is wrong.  Items that a recoverable actor has made may be lost for good."""
+    result = yield from run_held_back(*arguments)
+    if type(result) is Failed:
+        return result
+    found, others = result
+    maker, _, count, size, _, _, taken, _ = arguments
+    may_fail = maker == "recoverable"
+    wrong = [
+        (number, result)
+        for number, result in enumerate(found)
+        if result != Big(number**2 % 256, 5_000) and not (may_fail and type(result) is Failed and result.is_system)
+    ]
+    items = [Big(number, size) if size else number for number in range(taken, count)]
+    return wrong, [] if others == items else others

@@ -69,6 +69,8 @@ class Worker(Process):
             if type(argument.value) is StoredValue:
                 self.client.place_told(argument.object_id)
         self.executor.on_start_tasks(message)
+        for spec in message.specs if self.interrupted else ():
+            self.interrupted.pop(spec.task_id, None)  # of an earlier run
         for task_id, given, drawn in message.again:
             self.again[task_id], self.drawn[task_id] = given, drawn
         if message.nested and self.client.left:
@@ -213,13 +215,31 @@ class Worker(Process):
 
         if not most or may_go_on():
             return False
+        client = self.client
+        # Its CPU is lent meanwhile.
+        request = 0 if self.is_host else client.wait([return_id(task_id, 1)], 1, fetch=False, block=True)
         self.flush()
-        self.block(top, may_go_on, then)
+        is_cancelled = False
+
+        def is_over() -> bool:
+            nonlocal is_cancelled
+            if not may_go_on() or not request:
+                return may_go_on()
+            if not is_cancelled:
+                is_cancelled = True
+                client.cancel_wait(request)
+            return client.replies[request] is not None
+
+        def resume() -> None:
+            client.replies.pop(request, None)
+            then()
+
+        self.block(top, is_over, resume)
         return True
 
     def closes(self, top: Activation) -> bool:
         if not self.actor_id:
-            return False
+            return top.task_id in self.interrupted and self.world.random.random() < 0.7
         closed = self.recovery.closed if self.recovery is not None and top.spec is None else self.interrupted
         least = closed.get(top.task_id)
         return least is not None and top.items >= least

@@ -23,7 +23,7 @@ from .actor_programs import (
     run_survivors,
 )
 from .cancel_programs import run_cancels, run_futures, run_time_limits
-from .generator_programs import run_generators, run_lost_squares
+from .generator_programs import run_generators, run_held_backs, run_lost_squares
 from .giver_programs import run_giver
 from .gpus import run_gpus
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
@@ -244,6 +244,20 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice((0, 0, 1, 3)),
             random.choice(("one by one", "fetched at once", "submitted at once")),
             random.choice((0.0, 0.001, 0.02)),
+            random.choice((0.0, 0.3, 1.5)),
+        ),
+    ),
+    # Its generators are held back, while results are lost.
+    "held_back": (
+        run_held_backs,
+        lambda random: (
+            random.choice(("task", "actor", "recoverable")),
+            random.random() < 0.5,
+            random.choice((4, 10)),
+            random.choice((0, 1_500, 8_000)),
+            -1,
+            random.choice((0, 1, 2, 3)),
+            random.choice((1, 3)),
             random.choice((0.0, 0.3, 1.5)),
         ),
     ),

@@ -125,6 +125,7 @@ class PutMissing(Message, tag=routed(26, "local -> local")):
 class ResultMissing(Message, tag=routed(27, "local -> local")):
     """A result has no copy.  The receiver accepted the task that returns the object.
 
+    An item of a generator that still runs is made again by a further run.
     If a copy exists by now, or the task is in hand, the shard hears of the copy or task.  Otherwise the task is
     returned with these numbers (TaskGivenBack).
     """

@@ -21,7 +21,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING
@@ -110,6 +110,11 @@ class Cancelling:
             self.cancelled[task_id] = items
             if self.worker.call is not None and self.worker.call.spec.task_id == task_id:
                 self._cancel_coroutine(self.worker.call)  # before failures of its children come
+
+    def begin_anew(self, specs: Iterable[TaskSpec]) -> None:
+        """Forget orders to end earlier runs of calls that came too late, with the lock held."""
+        for spec in specs:
+            self.cancelled.pop(spec.task_id, None)
 
     def _unfinished(self) -> list[TaskSpec]:
         executor, call = self.worker.executor, self.worker.call

@@ -155,6 +155,8 @@ class Worker(Runtime):
     def _on_order(self, message: Message) -> None:
         """Handle a message from the node.  With the lock held."""
         kind = type(message)
+        if kind is tasks.StartTasks and self.cancelling.cancelled:
+            self.cancelling.begin_anew(message.specs)  # type: ignore[attr-defined]
         if kind is tasks.StartTasks and self.hosting is not None:
             self.hosting.on_start_tasks(message)  # type: ignore[arg-type]
         elif kind is tasks.StartTasks:

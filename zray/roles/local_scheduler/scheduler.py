@@ -58,6 +58,7 @@ from .forwarding.infeasible import Infeasible
 from .forwarding.kept_items import KeptItems
 from .forwarding.load import Load
 from .forwarding.remote import Remote
+from .forwarding.reruns import Reruns
 from .forwarding.results import Results
 from .forwarding.stealing import Stealing
 from .forwarding.strategies import Strategies
@@ -169,7 +170,7 @@ class LocalScheduler(Role):
         self.routes = Routes(self)
         self.remote_calls = RemoteCalls(self)
         self.results, self.generators, self.kept_items = Results(self), Generators(self), KeptItems(self)
-        self.members = Members(self)
+        self.reruns, self.members = Reruns(self), Members(self)
         self.recovery = Recovery(self)
         self.infeasible = Infeasible(self)
         self.flights = Flights(self)

@@ -293,6 +293,7 @@ class Logs:
             shipping.acked = actor.journal.count  # its guardian is who sent all this
         for task in list(actor.queue):
             self.node.cancels.cancel_again(task)
+            self.node.reruns.sent_again(task)
 
     def made_is_gone(self, actor_id: bytes, lost: str = "") -> None:
         """Record that an actor created by a call is gone for good.  lost: the node with which the actor was lost.

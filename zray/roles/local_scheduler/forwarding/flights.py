@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ....ids import ObjectID, task_of
+from ....ids import ObjectID, is_item, task_of
 from ....wire.objects import ResultMissing
 from ....wire.scheduling import FindTasks, TaskGivenBack, TasksFound
 from ...effects import SchedulerGone
@@ -168,7 +168,10 @@ class Flights:
         """ResultMissing."""
         node, object_id = self.node, message.object_id
         task, entry = node.tasks.get(task_of(object_id)), node.objects.entries.get(object_id)
-        if task is not None:
+        if task is not None and task.options.is_generator and is_item(object_id):
+            if task.origin == node.sender:
+                node.reruns.is_missing(task, object_id)
+        elif task is not None:
             node.remote.share_returns(task)
         elif entry is not None and entry.value is not None and not entry.is_lost:
             node.remote.share_anew([entry])

@@ -71,6 +71,7 @@ class Attempts(Struct, eq=False):
     """The attempts of a generator that runs on this node."""
 
     count: int = 0  # items of this attempt
+    attempt: int = 0  # its task's attempts before this one
     drawn: int = 0  # of a generator with `max_buffered`
     before: int = 0  # the most items of an earlier attempt
     differs: int = -1  # the first item that differs from the one of an earlier attempt
@@ -197,6 +198,7 @@ class Generators:
     def _count(self, task: Task, first: int, made: list[Item]) -> None:
         """Count the items of an attempt, and compare small ones that are here with those of an earlier attempt."""
         attempts = self.attempts.setdefault(task.spec.task_id, Attempts())
+        attempts.attempt = task.attempts
         if task.options.is_logged:
             attempts.count = first + len(made)
             attempts.compare(first, made)
@@ -315,7 +317,7 @@ class Generators:
         ids = [item_id(message.task_id, n) for n in range(message.first, message.first + len(message.values))]
         lying = [object_id for object_id, value in zip(ids, message.values, strict=True) if type(value) is int]
         wanted = message.task_id in self.streams or any(object_id in node.objects.entries for object_id in ids)
-        wanted = wanted or type(task) is RebuiltTask
+        wanted = wanted or type(task) is RebuiltTask or message.task_id in self.asked
         if not wanted or home in node.recovery.lost:
             if lying:
                 node.send(home, ResultsHeld(lying))
@@ -345,14 +347,15 @@ class Generators:
         given: list[bytes | int] = []  # to an owner, or kept for the next one
         if type(task) is RebuiltTask:
             task.has_yielded(first + len(items))
-            if task.options.max_buffered and not first:  # nobody draws these items
-                self._pass_on(task, ItemsDrawn(task_id, ITEMS_MAX))
+        is_undrawn = stream is None or type(task) is RebuiltTask
+        if is_undrawn and task is not None and task.options.max_buffered and not first:
+            self._pass_on(task, ItemsDrawn(task_id, ITEMS_MAX))  # nobody draws these items
         elif stream is not None and stream.drawn and first < stream.drawn and task is not None:
             # A task that runs again: its new worker has not heard what was drawn before.
             self._pass_on(task, ItemsDrawn(task_id, stream.drawn))
         for n, item in enumerate(items, first):
             if stream is None or n < stream.count:
-                is_kept = type(task) is RebuiltTask and n < EARLY_MAX
+                is_kept = (type(task) is RebuiltTask or task_id in self.asked) and n < EARLY_MAX
                 self._arrived_again(item_id(task_id, n), item, is_kept=is_kept)
             elif n > stream.count:
                 if len(stream.early) >= EARLY_MAX:
@@ -444,15 +447,24 @@ class Generators:
             self._pass_on(task, message)
 
     def _pass_on(self, task: Task, message: ItemsDrawn) -> None:
-        route = self.node.routes.by_actor.get(task.options.actor_id)
         if task.worker is not None:
             if (attempts := self.attempts.get(message.task_id)) is not None:
                 attempts.drawn = max(attempts.drawn, message.count)
             self.node.send(task.worker.address, message)
-        elif route is not None and route.home:
-            self.node.send(route.home, message)
-        elif task.forward is not None and task.forward.peer:
-            self.node.send(task.forward.peer, message)
+        elif place := self.place_of(task):
+            self.node.send(place, message)
+
+    def place_of(self, task: Task) -> str:
+        """Return the other node that runs a task or call; "": none is known."""
+        route = self.node.routes.by_actor.get(task.options.actor_id)
+        if route is not None and route.home:
+            return route.home
+        return task.forward.peer if task.forward is not None else ""
+
+    def made_in_run(self, task: Task) -> int:
+        """Return the number of items that the present run of a task has made here."""
+        attempts = self.attempts.get(task.spec.task_id)
+        return attempts.count if attempts is not None and attempts.attempt == task.attempts else 0
 
     def waits_for_draws(self, task: Task) -> bool:
         """Return whether a generator that runs here may make no further item before one is drawn."""
@@ -467,6 +479,8 @@ class Generators:
             self.node.remote.share_value(self.node.objects.entries[object_id])
         elif not object_id.endswith(FIRST_RETURN):
             self.asked.setdefault(task_of(object_id), {})[object_id] = None
+            if (task := self.node.tasks.get(task_of(object_id))) is not None:
+                self.node.reruns.is_missing(task, object_id)
 
     def has_run(self, task: Task, value: bytes | StoredValue | int) -> None:
         """Answer the shards that have asked for items which a run has not made since.
@@ -475,6 +489,7 @@ class Generators:
         yielded are lost for good.
         """
         node = self.node
+        node.reruns.ended(task)
         text = "The generator that made it was run again, since a copy of an item was lost, and yielded fewer items."
         is_error = type(value) is bytes and FIRST_MARK <= value < PAST_MARKS
         error: bytes = value if is_error else encode_system_error("ObjectReconstructionFailedError", text)  # type: ignore
@@ -526,6 +541,7 @@ class Generators:
         if stream is not None and stream.drawn:
             self.node.send(home, ItemsDrawn(task.spec.task_id, stream.drawn))
         self.node.cancels.tell_home(task, home)
+        self.node.reruns.sent_again(task)
 
     def comes_again(self, object_id: bytes) -> bool:
         """Return whether an object may be a lost item of a recoverable actor's call, which gives it again."""

@@ -187,6 +187,7 @@ class Recovery:
             node.remote.subscribed.discard(object_id)
             shard = node.addresses.shard_of(object_id)
             node.send(shard, gcs.CannotRebuild(node.address, object_id, message.is_granted))
+            node.reruns.is_missing(node.tasks[spec.task_id], object_id)
         elif known is not None and not is_put(object_id):
             # In hand: what it returns will be announced, if it was not to be before.
             if self._is_orphan(known) and not known.options.actor_id:

@@ -63,6 +63,10 @@ class Notices:
         """Report a retry by retry_exceptions of a task or call."""
         self._retried(task, "it raised an exception of its retry_exceptions")
 
+    def item_lost(self, task: Task) -> None:
+        """Report a further run of a generator that had not ended."""
+        self._retried(task, "an item that it has made was lost, and is made again")
+
     def failed(self, task: Task, value: object) -> None:
         """Report a failed local task to the user, if no ref can fetch the error."""
         if not (type(value) is bytes and FIRST_MARK <= value < PAST_MARKS) or task.origin or of_constructor(value):

@@ -188,10 +188,18 @@ class Cancels:
         if worker.inflight and worker.inflight[0] is not task:
             node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
 
+    def interrupt_run(self, task: Task) -> None:
+        """End the present run of a task or call, which is to run again."""
+        self.node.send(task.worker.address, tasks.InterruptTask(task.spec.task_id))
+        if task.worker.host is None:
+            self._signal(task, AGAIN_SECONDS)
+
     def _signal(self, task: Task, again_seconds: float) -> None:
         """Send a signal, and a further one later: one that comes right before a system call begins ends no sleep."""
-        is_here = self.node.tasks.get(task.spec.task_id) is task and task.state == TaskState.SENT
-        if is_here and task.worker is not None and again_seconds < PATIENCE_SECONDS:
+        task_id = task.spec.task_id
+        is_here = self.node.tasks.get(task_id) is task and task.state == TaskState.SENT
+        is_to_end = task_id in self.asked or task_id in self.node.reruns.ending
+        if is_here and is_to_end and task.worker is not None and again_seconds < PATIENCE_SECONDS:
             self.node.perform(InterruptWorker(task.worker.address))
             self.node.after(again_seconds, self._signal, task, 2 * again_seconds)
 

@@ -131,12 +131,14 @@ class Fates:
             is_still = self.node.tasks.get(task.spec.task_id) is task and task.state != TaskState.DONE
             # A lost node's task: its parent is re-executed elsewhere, or other nodes count on the task now (recovery).
             is_still = is_still and (type(task) is ChildTask or task.origin in self.node.recovery.lost)
-            if (
-                is_still
-                and self.is_bereft(task)
-                and all(item.object_id in unheld for item in self.node.lifecycle.returns_of(task))
-            ):
+            if not is_still:
+                continue
+            returns = self.node.lifecycle.returns_of(task)
+            if self.is_bereft(task) and all(item.object_id in unheld for item in returns):
                 self.end(task)
+            elif task.options.is_generator and type(task) is ChildTask:
+                # The node that runs it holds its end while it waits for draws.
+                self.node.cancels.cancel(task, False, True)
         self.node.function_table.forget_waiters()
 
     def _end_call(self, task: Task) -> None:
@@ -215,8 +217,9 @@ class Fates:
         node.function_table.forget_waiters()
 
     def is_unwanted(self, message: scheduling.PlaceTask) -> bool:
-        """Whether the origin has cancelled the task while on its way."""
-        return self.unwanted.get(message.spec.task_id) == (message.origin, message.trip)
+        """Whether the origin has cancelled the task while on its way, on this trip or a later one."""
+        origin, trip = self.unwanted.get(message.spec.task_id, ("", 0))
+        return origin == message.origin and message.trip <= trip
 
     # --- workers that have some ---
 

@@ -242,6 +242,8 @@ class Lifecycle:
                 inflight.popleft()
             else:
                 self.node.dispatch.leave_worker(task, worker)
+            if self.node.reruns.ending and self.node.reruns.begins(task, result.values):
+                continue
             if result.wants_retry and self.may_retry(task):
                 task.tried(task.attempts + 1)
                 self.node.notices.raised(task)
