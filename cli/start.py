@@ -66,6 +66,8 @@ HEAD_OPTIONS = (
     "global_schedulers",
     "policy",
     "state_dir",
+    "gcs_store",
+    "gcs_store_password_file",
     "gcs_lineage_memory",
     "driver_wait",
 )
@@ -214,6 +216,16 @@ def note_nodes_beside(new: Any) -> None:
     "--state-dir", metavar="PATH", help="With --head: folder of the cluster's state; a new start continues from it."
 )
 @click.option(
+    "--gcs-store",
+    metavar="URL",
+    help="With --head and --state-dir: a Redis or Valkey server for the records of the GCS: redis://HOST:PORT/DB.",
+)
+@click.option(
+    "--gcs-store-password-file",
+    metavar="PATH",
+    help="With --head: read that server's password from a file (mode 0600).  [ZRAY_GCS_STORE_PASSWORD]",
+)
+@click.option(
     "--driver-wait",
     type=float,
     metavar="S",
@@ -270,7 +282,7 @@ def start(
             session, node_pid = start_head(total, object_store_memory, where, is_foreground=block)
         else:
             session, node_pid = join(total, object_store_memory, address, where, is_foreground=block)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, NotImplementedError) as error:
         raise click.UsageError(str(error)) from error
     if note := why_store_is_too_large(object_store_memory):
         click.echo(f"Note: {note}\n", err=True)

@@ -77,7 +77,7 @@ def test_it_is_said_wherever_one_looks_and_goes_on_when_there_is_room(head, tmp_
         program.stdin.flush()
         stall = (
             f"GCS shard 0 cannot write its log: File too large ({folder}/gcs-0/0), on the head's machine; requests "
-            "to it wait until the disk has free space, and continue by themselves"
+            "to it wait until it can, and continue by themselves"
         )
         noted = "task length moves to another node when the GCS has recorded the task and its arguments"
         waits = ""

@@ -5,6 +5,7 @@ import queue
 
 import pytest
 
+from tests.store.redis_servers import needs_server, running
 from zray.host.cluster import replica_log
 from zray.host.cluster.replica_log import ORDERS, ShardLog
 from zray.ids import FIRST_RETURN
@@ -95,8 +96,23 @@ def folder(tmp_path):
     return str(tmp_path / "gcs-0")
 
 
+@pytest.fixture(scope="module")
+def redis():
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(params=[Log, SqliteStore, pytest.param("redis", marks=needs_server)])
+def open_store(request):
+    """A way to open each kind of store for a folder."""
+    if request.param == "redis":
+        return request.getfixturevalue("redis").opener()
+    if request.param is SqliteStore:
+        return lambda folder, is_lasting: SqliteStore(folder + ".db", is_lasting=is_lasting)
+    return request.param
+
+
 @pytest.mark.parametrize("is_lasting", [True, False])
-@pytest.mark.parametrize("open_store", [Log, SqliteStore])
 @pytest.mark.parametrize("snapshot_bytes", [1 << 40, 1_000])
 def test_what_was_acknowledged_is_there_at_the_next_start(folder, monkeypatch, open_store, snapshot_bytes, is_lasting):
     monkeypatch.setattr(journal, "SNAPSHOT_BYTES", snapshot_bytes)
@@ -120,7 +136,6 @@ def test_what_was_acknowledged_is_there_at_the_next_start(folder, monkeypatch, o
     again.log.close()
 
 
-@pytest.mark.parametrize("open_store", [Log, SqliteStore])
 def test_who_starts_on_a_long_log_leaves_a_short_one(folder, monkeypatch, open_store):
     """A head that is started again now and then writes less in each life than what a snapshot is taken for."""
     monkeypatch.setattr(journal, "SNAPSHOT_BYTES", 30_000)
@@ -171,10 +186,10 @@ def test_requests_share_appends(folder):
     host.log.close()
 
 
-def test_a_second_process_is_refused(folder):
-    host = Host(folder)
+def test_a_second_process_is_refused(folder, open_store):
+    host = Host(folder, open_store)
     with pytest.raises(StoreLocked):
-        Host(folder)
+        Host(folder, open_store)
     host.log.close()
 
 
@@ -190,6 +205,43 @@ def test_a_record_with_right_checksums_that_makes_no_sense_is_refused_with_its_p
         Host(folder)
     assert caught.value.offset == offset
     Log(folder).close()  # the folder is not left locked
+
+
+@needs_server
+def test_a_record_on_a_server_that_makes_no_sense_is_refused_with_its_number(folder, redis):
+    Host(folder, redis.opener()).log.close()
+    store = redis.opener()(folder)
+    store.append([b"\x93\x01\x02\x03"])
+    store.close()
+    with pytest.raises(StoreDamaged, match="record 1 .*no record of a shard"):
+        Host(folder, redis.opener())
+
+
+@needs_server
+def test_a_server_that_is_lost_holds_requests_and_is_said_until_it_is_back(folder):
+    with running() as server:
+        host = Host(folder, server.opener())
+        host.begin()
+        host.record(1)
+        host.hear()
+        server.kill()
+        host.record(2)
+        host.hear()
+        place = server.address().text
+        (line,) = host.lines
+        assert line.startswith(f"GCS shard 0 cannot write its log in {place}: ")
+        assert line.endswith("; tasks and actors wait until the server answers, and the shard continues by itself")
+        assert place in host.member.statistics()["refuses"] and host.done() == 1
+        server.start()
+        host.tell("timer", host.timers.pop())
+        while host.done() < 2:
+            host.hear()
+        assert host.lines[1].startswith(f"GCS shard 0 can write its log in {place} again, after ")
+        server.order("FLUSHALL")
+        host.record(3)
+        host.hear()
+        assert "were acknowledged" in host.ended and host.member.is_out
+        host.log.close()
 
 
 def test_a_failed_fsync_ends_the_replica(folder, monkeypatch):
@@ -269,7 +321,6 @@ def test_a_full_disk_is_said_when_it_begins_once_a_minute_and_when_it_is_over(fo
     host.log.close()
 
 
-@pytest.mark.parametrize("open_store", [Log, lambda folder, is_lasting: SqliteStore(folder + ".db")])
 @pytest.mark.parametrize("is_lasting", [True, False])
 def test_specs_leave_memory_for_the_store_and_come_back(folder, open_store, is_lasting, monkeypatch):
     monkeypatch.setattr(flushing, "PAGE_BYTES", 2_000)

@@ -7,6 +7,7 @@ from zlib import crc32
 
 import pytest
 
+from tests.store.redis_servers import needs_server, running
 from zray.store import log as log_module
 from zray.store import records
 from zray.store.durable import StoreBroken, StoreDamaged, StoreFull, StoreLocked
@@ -43,6 +44,12 @@ def folder(tmp_path):
 
 
 @pytest.fixture
+def redis():
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
 def written(folder):
     """A log of GROUPS.  Returns the folder, the path of its file and where the groups end, in bytes."""
     log = Log(folder)
@@ -65,11 +72,15 @@ def put(path, data):
         file.write(data)
 
 
-@pytest.mark.parametrize("kind", ["log", "sqlite"])
-def test_what_was_appended_is_there_at_the_next_start(tmp_path, kind):
+@pytest.mark.parametrize("kind", ["log", "sqlite", pytest.param("redis", marks=needs_server)])
+def test_what_was_appended_is_there_at_the_next_start(tmp_path, kind, request):
     path = str(tmp_path / "store")
+    if kind == "redis":
+        server = request.getfixturevalue("redis")
 
     def open_it():
+        if kind == "redis":
+            return server.store(path)
         return Log(path) if kind == "log" else SqliteStore(path)
 
     store = open_it()

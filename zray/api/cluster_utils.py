@@ -116,7 +116,7 @@ class Cluster:
             num_gpus: GPUs of the node; default 0, since all nodes share this machine.
             head_wait: seconds that the node waits for a head that is gone.
             head: options of the head alone, as for `zray start --head`: gcs_shards, gcs_replicas, global_schedulers,
-                policy, state_dir, gcs_lineage_memory, driver_wait.
+                policy, state_dir, gcs_store, gcs_store_password_file, gcs_lineage_memory, driver_wait.
         """
         total = node_processes.declared_resources(num_cpus, num_gpus or 0, resources, memory)
         if self.head_node is None:

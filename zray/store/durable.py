@@ -9,7 +9,7 @@
     write_page      large and rarely read data, beside the records; read_page, keep_pages
 
 Records and parts are opaque bytes.  A store belongs to one process at a time.  `log.Log` is the default;
-`sqlite_store.SqliteStore` shows that the interface fits a database.
+`redis_store.RedisStore` keeps records on a server; `sqlite_store.SqliteStore` shows that the interface fits a database.
 """
 
 from __future__ import annotations
@@ -99,12 +99,36 @@ class StoreError(Exception):
 class StoreFull(StoreError):
     """No space is left: nothing of the request was stored (definite, until there is space again).
 
-    why: in the system's words alone.
+    why: in the system's words alone.  place: that of the store, if it is not the shard's folder.  until: the end of
+    the wait, in words.
     """
 
-    def __init__(self, text: str, why: str = "no space is left") -> None:
+    def __init__(
+        self,
+        text: str,
+        why: str = "no space is left",
+        place: str = "",
+        until: str = "the disk has free space.  Free some, and",
+    ) -> None:
         super().__init__(text)
         self.why = why
+        self.place = place
+        self.until = until
+
+
+class StoreAway(StoreFull):
+    """The server of a store is away.  The same records may be appended again, and are stored once.
+
+    is_silent: the server keeps the connection and does not answer.
+    """
+
+    def __init__(self, text: str, why: str, place: str, *, is_silent: bool = False) -> None:
+        super().__init__(text, why, place, "the server answers, and")
+        self.is_silent = is_silent
+
+
+class StoreUnfit(StoreError):
+    """The store cannot be used as it is set up; the text says what to set."""
 
 
 class StoreBroken(StoreError):

@@ -35,6 +35,7 @@ from .head_state import Plan, StateFolder
 from .membership import Membership, shard_names
 from .membership_log import key_of_hosted
 from .replica_log import ORDERS, ShardLog
+from .shard_stores import ShardStore
 
 if TYPE_CHECKING:
     from ..reactor import Reactor
@@ -62,17 +63,22 @@ def take_up(
         folder = cluster["state_dir"] or os.path.join(session.folder, "state")
         state = StateFolder(folder, cluster, log, is_lasting=bool(cluster["state_dir"]))
         undo.callback(state.close)
-        own = _read_own_shard(host, state, log, deliver)
+        store = state.shard_store(cluster.get("store_password", ""))
+        own = _read_own_shard(host, state, store, log, deliver)
         if own is not None:
             undo.callback(own[1].close)
         member = found_cluster(session, host, state, cluster["port"], log)
-        head = Head(session, member, state, own, log)
+        head = Head(session, member, state, store, own, log)
         undo.pop_all()
     return member, head
 
 
 def _read_own_shard(
-    host: str, state: StateFolder, log: Callable[[str], None], deliver: Callable[[str, Any], None]
+    host: str,
+    state: StateFolder,
+    store: ShardStore,
+    log: Callable[[str], None],
+    deliver: Callable[[str, Any], None],
 ) -> tuple[ChainMember, ShardLog] | None:
     """Open the replica that runs in the head's own process, with the content of its log.  None: all are processes.
 
@@ -86,7 +92,7 @@ def _read_own_shard(
         return None
     member = ChainMember(f"{host}/{shard}", shard, f"{host}/chains", is_durable=True, lineage_bytes=plan.lineage_bytes)
     try:
-        return member, ShardLog(folder, member, deliver, is_lasting=state.is_lasting, log=log)
+        return member, ShardLog(folder, member, deliver, store.open, is_lasting=state.is_lasting, log=log)
     except StoreError as error:
         raise ZrayError(str(error)) from error
 
@@ -101,6 +107,7 @@ class Head:
         session: Session,
         member: Membership,
         state: StateFolder,
+        store: ShardStore,
         own: tuple[ChainMember, ShardLog] | None,
         log: Callable[[str], None],
     ) -> None:
@@ -108,7 +115,7 @@ class Head:
         self.links = member.neighbours
         self.endpoint = member.endpoint
         host = member.host
-        plan, self.state = state.plan, state
+        plan, self.state, self.store = state.plan, state, store
         names = shard_names(plan.shards)
         self.logs = {name: self.state.logs(name, plan.replicas) for name in names}
         self.member = own[0] if own is not None else None
@@ -139,6 +146,7 @@ class Head:
             member,
             {"services": self.services.address, "chains": self.master.address, "shards": names},
             log,
+            store.password,
         )
         self.orders = self._orders(plan) if own is None or plan.schedulers > 1 else []
         self.own_schedulers: list[GlobalScheduler] = []
@@ -178,6 +186,7 @@ class Head:
                     "log": log,
                     "is_lasting": self.state.is_lasting,
                     "lineage_bytes": plan.lineage_bytes,
+                    **self.store.options(),
                     "name": f"{shard}-{os.path.basename(log)}",
                 }
                 for shard, logs in self.logs.items()

@@ -68,13 +68,15 @@ class ServiceProcesses:
         member: Membership,
         names: dict[str, Any],
         log: Callable[[str], None],
+        password: str = "",
     ) -> None:
-        """names: names of roles: services, chains, shards (logical names of all shards)."""
+        """names: names of roles: services, chains, shards (logical names of all shards); password: of their store."""
         self.address = f"{member.host}/processes"
         self.session = session
         self.member = member
         self.names = names
         self.log = log
+        self.password = password
         self.loop: Reactor
         self.running: dict[str, Service] = {}
         self.deaths: dict[str, int] = {}  # by name: in a row, none of which had run well
@@ -124,7 +126,7 @@ class ServiceProcesses:
             "head_endpoint": self.member.endpoint,
             "head_key": links.keys.public,
         }
-        pid, ready = start_service(self.session, order["name"], keys, options)
+        pid, ready = start_service(self.session, order["name"], keys, options, self.password)
         service = self.running[host] = Service(host, order, pid, ready)
         self.loop.watch(service.pidfd, lambda: self._ended(service))
         self.loop.watch(ready, lambda: self._listens(service))

@@ -6,7 +6,7 @@
     <folder>/head.key        the secret key: hosts that trust the head go on trusting it; 0600
     <folder>/token           the token by which others join; 0600
     <folder>/members/        admitted keys, members, lost hosts (membership_log.py)
-    <folder>/gcs-0/1/        the log of a replica (store/log.py)
+    <folder>/gcs-0/1/        the log of a replica (store/log.py), or its files beside a server (store/redis_store.py)
 
 Without a folder of the user's, the state lies in the session's folder and ends with the session.
 """
@@ -39,6 +39,7 @@ from ..security.keyring import (
 )
 from ..session.session import PLAN
 from .membership_log import Roster
+from .shard_stores import ID_BYTES, ShardStore
 
 # The lock of a killed head is held until the kernel has ended the process.
 LOCK_SECONDS = 2.0
@@ -62,6 +63,8 @@ class Plan(msgspec.Struct):
     lineage_bytes: int = LINEAGE_BYTES  # limit for specs in memory, per shard
     driver_wait: float = DRIVER_WAIT_SECONDS  # how long a program outside of the cluster may be silent
     hash_seed: str = ""  # seed of hash() in all tasks: nodes that still run have it (interpreter.py)
+    store: str = ""  # the address of the server that keeps the shards' records; "": logs in this folder
+    store_id: str = ""  # of this cluster among others on that server
 
     def changed(self, asked: dict[str, Any]) -> Plan:
         """Return the plan with the requested changes; None, "" and port 0 change nothing."""
@@ -115,7 +118,7 @@ class StateFolder:
             check = fields.pop(CHECK, None)  # heads of former versions wrote none
             found = msgspec.convert(fields, Plan)
         except FileNotFoundError:
-            return Plan().changed(asked)
+            return self._with_store_id(Plan().changed(asked))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ZrayError(f"{path} is not a valid plan of a head: {error}") from error
         if check is not None and check != _check_of(fields):
@@ -127,7 +130,22 @@ class StateFolder:
                 f"{self.path} holds the state of {found.shards} shards, not of {plan.shards}: "
                 f"give --gcs-shards {found.shards}"
             )
+        if plan.store and not found.store:
+            raise ZrayError(
+                f"{self.path} holds the records of its shards itself, and they cannot move to {plan.store}: leave "
+                "--gcs-store out, or give another --state-dir for a new cluster"
+            )
         return plan
+
+    @staticmethod
+    def _with_store_id(plan: Plan) -> Plan:
+        if plan.store:
+            plan.store_id = os.urandom(ID_BYTES).hex()
+        return plan
+
+    def shard_store(self, password: str) -> ShardStore:
+        """Return the store of the shards' records."""
+        return ShardStore(self.plan.store, self.plan.store_id, password)
 
     @property
     def former_port(self) -> int:

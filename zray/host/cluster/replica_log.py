@@ -32,7 +32,7 @@ SAID_AGAIN_SECONDS = 60.0
 _REFUSED: dict[type, tuple[str, str]] = {
     effects.AppendToLog: (
         "write its log",
-        "tasks and actors wait until the disk has free space.  Free some, and the shard continues by itself",
+        "tasks and actors wait until {until} the shard continues by itself",
     ),
     effects.SaveSnapshot: ("save its state", "its log goes on growing meanwhile"),
     effects.WritePage: ("put records of tasks", "they stay in memory, and tasks wait when they are too many there"),
@@ -44,21 +44,23 @@ class Refusals:
 
     def __init__(self, shard: str, folder: str, log: Callable[[str], None]) -> None:
         self.name = f"GCS shard {shard.rpartition('-')[2]}"
-        self.folder = folder
+        self.folder = self.place = folder
         self.log = log
         self.since: dict[type, float] = {}  # orders refused at present
         self.said_at: dict[type, float] = {}
         self.said: set[type] = set()  # refused orders that were logged: membership only
 
-    def refused(self, kind: type, why: str) -> None:
+    def refused(self, kind: type, refusal: StoreFull) -> None:
         """Note that an order of this kind was refused."""
+        self.place = refusal.place or self.folder
         now = time.monotonic()
         self.since.setdefault(kind, now)
         if now - self.said_at.get(kind, -SAID_AGAIN_SECONDS) >= SAID_AGAIN_SECONDS:
             self.said_at[kind] = now
             self.said.add(kind)
             what, then = _REFUSED[kind]
-            self.log(f"{self.name} cannot {what} in {self.folder}: {why}; {then}")
+            then = then.format(until=refusal.until)
+            self.log(f"{self.name} cannot {what} in {self.place}: {refusal.why}; {then}")
 
     def taken(self, kind: type) -> None:
         """Note that an order of this kind was accepted."""
@@ -67,7 +69,7 @@ class Refusals:
         seconds = time.monotonic() - self.since.pop(kind)
         if kind in self.said:
             self.said.remove(kind)
-            self.log(f"{self.name} can {_REFUSED[kind][0]} in {self.folder} again, after {seconds:.0f} s")
+            self.log(f"{self.name} can {_REFUSED[kind][0]} in {self.place} again, after {seconds:.0f} s")
 
 
 class ShardLog:
@@ -104,8 +106,10 @@ class ShardLog:
         except ValueError as error:
             self._store.close()
             # The checksums are right, so the record was written by another program.
-            file, _, offset = self._last_place.rpartition(" at byte ")
-            raise StoreDamaged(file or folder, int(offset or 0), str(error)) from error
+            file, separator, offset = self._last_place.rpartition(" at byte ")
+            if not separator:
+                raise StoreDamaged(self._last_place, 0, str(error)) from error
+            raise StoreDamaged(file, int(offset), str(error)) from error
         except BaseException:
             self._store.close()
             raise
@@ -154,9 +158,9 @@ class ShardLog:
                     self._store.end_snapshot()
                     self._store.keep_pages(order.pages, order.newest_page)
         except StoreFull as error:
-            self._refusals.refused(type(order), error.why)
+            self._refusals.refused(type(order), error)
             kind = effects.PageRefused if type(order) is effects.WritePage else effects.LogRefused
-            return kind(order.token, f"{error.why} ({self._folder})")  # type: ignore[union-attr]
+            return kind(order.token, f"{error.why} ({error.place or self._folder})")  # type: ignore[union-attr]
         except StoreBroken as error:
             return effects.LogBroken(str(error))
         self._refusals.taken(type(order))

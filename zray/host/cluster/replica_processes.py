@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     from .membership import Membership
 
 
-def start_service(session: Session, name: str, keys: KeyPair, options: dict[str, Any]) -> tuple[int, int]:
-    """Start a host without a node (service_main.py). name: the name of its log file.
+def start_service(
+    session: Session, name: str, keys: KeyPair, options: dict[str, Any], password: str = ""
+) -> tuple[int, int]:
+    """Start a host without a node (service_main.py). name: the name of its log file; password: of its store.
 
     Returns the pid, and the end of a pipe that brings the listening address.
     """
     ready, its_end = os.pipe2(os.O_CLOEXEC)
     secret, writer = os.pipe2(os.O_CLOEXEC)
-    os.write(writer, keys.secret)
+    os.write(writer, keys.secret + password.encode(errors="surrogateescape"))
     os.close(writer)
     ourselves = os.pidfd_open(os.getpid())
     output = session.open_log(session.log_path(name))

@@ -34,24 +34,27 @@ from ..links.route_selection import Detours
 from ..process.process_utils import end_with_parent, forbid_unpickling, wait_for_end
 from ..process.titles import set_title
 from ..reactor import Reactor
-from ..security.keyring import Key, KeyPair, KeyRing, key_of
+from ..security.keyring import KEY_BYTES, Key, KeyPair, KeyRing, key_of
 from ..session.session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
 from .head_state import LOCK_SECONDS, POLL_SECONDS
 from .replica_log import ORDERS, ShardLog
+from .shard_stores import ShardStore
 
 LOG_BYTES_MAX = 8 << 20
 LAST_WORDS_MS = 100
+SECRET_BYTES_MAX = 8_192  # a key, and the password of a store
 
 
 class ServiceHost:
     """The process."""
 
-    def __init__(self, options: dict[str, Any], keys: KeyPair) -> None:
+    def __init__(self, options: dict[str, Any], keys: KeyPair, password: str = "") -> None:
         """Raises:
         StoreError: the log cannot be used; says where.
         OSError: no port.
         """
         self.options = options
+        self.store = ShardStore(options.get("store", ""), options.get("store_id", ""), password)
         self.host: str = options["host"]
         self.address = f"{self.host}/host"
         self.head: str = options["head"]
@@ -122,6 +125,7 @@ class ServiceHost:
                     self.options["log"],
                     member,
                     self.reactor.deliver_from_thread,
+                    self.store.open,
                     is_lasting=self.options["is_lasting"],
                     log=self.log,
                 )
@@ -252,11 +256,12 @@ def main() -> None:
     for descriptor in (READY_DESCRIPTOR, NODE_DESCRIPTOR, SECRET_DESCRIPTOR):
         os.set_inheritable(descriptor, False)
     forbid_unpickling()
-    keys = KeyPair.of_secret(os.read(SECRET_DESCRIPTOR, 64))
+    secret = os.read(SECRET_DESCRIPTOR, SECRET_BYTES_MAX)
+    keys, password = KeyPair.of_secret(secret[:KEY_BYTES]), secret[KEY_BYTES:].decode(errors="surrogateescape")
     os.close(SECRET_DESCRIPTOR)
     set_title(title_of(options))
     try:
-        host = ServiceHost(options, keys)
+        host = ServiceHost(options, keys, password)
     except (StoreError, OSError) as error:
         os.write(READY_DESCRIPTOR, msgpack.encode(["", str(error)[:2_000]]))
         print(error, file=sys.stderr, flush=True)

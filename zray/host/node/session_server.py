@@ -98,9 +98,14 @@ class Doorman:
         """Answer GetNodes of a reader, which is no process of this machine."""
 
         def answer_all(reply: hosts.NodesReply) -> None:
-            answer(hosts.NodesReply(reply.request, reply.nodes, self.node.local.members.stalls()))
+            answer(hosts.NodesReply(reply.request, reply.nodes, self._stalls()))
 
         self.node.reactor._perform(self.address, [self.inquiries.ask(self._scheduler, message, answer_all)])
+
+    def _stalls(self) -> list[str]:
+        """Describe the shards that do not answer, and at the head, what its user has accepted of their store."""
+        head = self.node.head
+        return [*self.node.local.members.stalls(), *(head.store.notices if head is not None else ())]
 
     def _say(self, address: str, message: Any) -> None:
         self.node.reactor.outbox.setdefault(address, []).append(message)
@@ -111,7 +116,7 @@ class Doorman:
         resources = node.local.resources
         total, free = groups.plain(resources.total), groups.plain(resources.free)
         trouble = node.local.members.silence()
-        stalls = node.local.members.stalls()
+        stalls = self._stalls()
         programs = [process.pid for process in node.local.processes.values() if process.kind == "driver"]
         return session.StatusReply(
             request, node.node_id, node.session.name, total, free, node.counts(), trouble, stalls, programs

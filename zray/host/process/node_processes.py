@@ -320,6 +320,8 @@ def start_head(
     labels: dict[str, str] | None = None,
     is_bound: bool = False,
     spill_directory: str | None = None,
+    gcs_store: str = "",
+    gcs_store_password_file: str = "",
 ) -> tuple[sessions.Session, int]:
     """Start the head of a cluster.
 
@@ -332,8 +334,11 @@ def start_head(
     gcs_lineage_memory: bytes of task specs that a shard keeps in memory, before the oldest leave for the disk.
     driver_wait: seconds that a program outside of the cluster may be cut off, or asleep, before being given up.
     is_bound: the head ends with this process.
+    gcs_store: the address of a Redis or Valkey server that keeps the records of shards; "": as the state folder says,
+    and in a new one, logs.  gcs_store_password_file: of its password, which may be in the environment instead.
 
-    Raises: as start_node.
+    Raises:
+        NotImplementedError: a kind of store that is not built; otherwise as start_node.
     """
     from ...wire.scheduling import POLICIES
 
@@ -365,9 +370,21 @@ def start_head(
         "lineage_bytes": gcs_lineage_memory,
         "driver_wait": float(driver_wait) if driver_wait is not None else None,
         "state_dir": os.path.abspath(state_dir) if state_dir else "",
+        **_shard_store(gcs_store, state_dir, gcs_store_password_file),
     }
     how: dict[str, Any] = {"labels": labels, "is_bound": is_bound, "spill_directory": spill_directory}
     return start_node(total, store, driver_pid=0, cluster=cluster, **how)
+
+
+def _shard_store(address: str, state_dir: str, password_file: str) -> dict[str, str]:
+    """Return the options of a head on the store of its shards (cluster/shard_stores.py)."""
+    from ...store.redis_address import checked
+    from ..security.token_input import store_password
+
+    return {
+        "store": checked(address, state_dir) if address else "",
+        "store_password": store_password(password_file),
+    }
 
 
 def start_member(

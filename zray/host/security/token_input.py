@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 
 VARIABLE = "ZRAY_TOKEN"
+# The password of the server behind the shards of a head (cluster/shard_stores.py).
+STORE_PASSWORD_VARIABLE = "ZRAY_GCS_STORE_PASSWORD"
+_SECRET = (VARIABLE, STORE_PASSWORD_VARIABLE)
 _taken = ""
+_store_password = ""
 # Characters of a URL or an IPv6 address, never of a host name.
 _IN_NO_NAME = frozenset("/:@[] ")
 
@@ -17,9 +21,31 @@ def token_from_environment() -> str:
     return _taken
 
 
+def store_password(path: str = "") -> str:
+    """Return the password of the shards' store: of the file, or of the environment, which loses it.  "": there is none.
+
+    Raises:
+        ValueError: both are given, or the file cannot be read.
+        ZrayError: others may read the file.
+    """
+    global _store_password
+    told = os.environ.pop(STORE_PASSWORD_VARIABLE, "")
+    if path and told:
+        raise ValueError(f"Give {STORE_PASSWORD_VARIABLE} or --gcs-store-password-file, not both.")
+    if path:
+        from .keyring import read_secret
+
+        try:
+            told = read_secret(path).decode(errors="surrogateescape").rstrip("\r\n")
+        except OSError as error:
+            raise ValueError(f"The password cannot be read from {path}: {error.strerror or error}.") from error
+    _store_password = told or _store_password  # for a second head of this program
+    return _store_password
+
+
 def environment_without_it() -> dict[str, str]:
-    """Return the environment for child processes, which run tasks: no token may get there (docs/security.md, S6)."""
-    return {name: value for name, value in os.environ.items() if name != VARIABLE}
+    """Return the environment for child processes, which run tasks: no secret may get there (docs/security.md, S6)."""
+    return {name: value for name, value in os.environ.items() if name not in _SECRET}
 
 
 def cluster_address(text: str) -> str:

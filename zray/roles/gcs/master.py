@@ -94,7 +94,7 @@ class Spread:
 # A master that starts anew, on what a member's log knows, begins so far above it: epochs may have been told to
 # clients and lost with the log's last records.
 EPOCHS_PER_START = 1 << 20
-GOES_ON = "requests to it wait until the disk has free space, and continue by themselves"
+GOES_ON = "requests to it wait until it can, and continue by themselves"
 LOST_FOR_GOOD = (
     "is lost: all its complete replicas ended at nearly the same time, one of them with the only log of the last "
     "acknowledged updates.  Requests to it get no answer any more: end the cluster (`zray stop --all`) and start "

@@ -1,0 +1,279 @@
+"""The store on a server: nothing acknowledged is lost or doubled, whatever becomes of the server or of the store."""
+
+import os
+import shutil
+import signal
+
+import pytest
+
+from tests.store.redis_servers import PROGRAMS, Proxy, needs_server, running
+from zray.store import redis_server
+from zray.store.durable import StoreAway, StoreBroken, StoreDamaged, StoreFull, StoreLocked
+from zray.store.redis_store import APPEND, MARK, RedisStore
+
+pytestmark = needs_server
+GROUP = [b"one", b"", b"three" * 9]
+ROOM = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def lasting():
+    """A server for tests that leave it as it was."""
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def server():
+    with running() as server:
+        yield server
+
+
+def read(store):
+    return [entry.payload for entry in store.records()]
+
+
+def parts(store):
+    return [entry.payload for entry in store.snapshot()]
+
+
+def check(server, folder, records, snapshot=()):
+    """What a store finds that is opened now."""
+    store = server.store(folder)
+    assert read(store) == list(records) and parts(store) == list(snapshot)
+    store.close()
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_it_works_with_both_servers(tmp_path, kind):
+    if PROGRAMS[kind] is None:
+        pytest.skip(f"{kind}-server is not installed")
+    with running(PROGRAMS[kind]) as server:
+        store = server.store(tmp_path / "a")
+        assert store.append(GROUP) == 3
+        store.close()
+        server.kill()
+        server.start()
+        check(server, tmp_path / "a", GROUP)
+
+
+def test_groups_of_any_size_and_large_records(lasting, tmp_path):
+    group = [b"%d" % number for number in range(12_000)]
+    store = lasting.store(tmp_path / "a", "zray:large:0")
+    store.append(group)
+    store.append([b"x" * 3_000_000])
+    assert read(store) == [*group, b"x" * 3_000_000]
+    assert [entry.sequence for entry in store.records()] == list(range(1, 12_002))
+    store.close()
+
+
+def test_a_changed_record_is_named(lasting, tmp_path):
+    store = lasting.store(tmp_path / "a", "zray:damaged:0")
+    store.append(GROUP)
+    lasting.order("LSET", "zray:damaged:0:log", 1, b"abcdefg")
+    with pytest.raises(StoreDamaged, match="zray:damaged:0:log record 2.*checksum"):
+        read(store)
+    store.close()
+
+
+# --- owners ---
+
+
+def test_a_second_store_is_locked_out_while_the_first_is_connected(lasting, tmp_path):
+    first = lasting.store(tmp_path / "a", "zray:locked:0")
+    with pytest.raises(StoreLocked, match="in use under zray:locked:0 by the connection [0-9]+ from"):
+        lasting.store(tmp_path / "b", "zray:locked:0")
+    first.append(GROUP)
+    first.close()
+    lasting.store(tmp_path / "b", "zray:locked:0", patience=5.0).close()
+
+
+def test_a_store_that_was_replaced_writes_nothing_more(server, tmp_path):
+    first = server.store(tmp_path / "a")
+    first.append(GROUP)
+    server.order("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    second = server.store(tmp_path / "b")
+    for _ in range(2):
+        with pytest.raises(StoreBroken, match=rf"process {os.getpid()} on .* so this head has been replaced"):
+            first.append([b"late"])
+    with pytest.raises(StoreBroken, match="replaced"):
+        first.begin_snapshot()
+    assert second.append([b"more"]) == 4 and read(second) == [*GROUP, b"more"]
+    first.close()
+    second.close()
+
+
+def test_a_command_of_a_lost_connection_that_arrives_late_does_nothing(lasting, tmp_path):
+    store = lasting.store(tmp_path / "a", "zray:late:0")
+    store.append(GROUP)
+    epoch = store._epoch
+    store._is_away = True
+    store.append([b"more"])
+    store._epoch, current = epoch, store._epoch
+    with pytest.raises(StoreBroken):
+        store._run(APPEND, store.last, b"late")
+    store._epoch, store.broken = current, ""
+    assert epoch != current and store.append([b"and more"]) == 5
+    store.close()
+
+
+def test_a_connection_that_was_closed_is_made_again_at_once(server, tmp_path):
+    store = server.store(tmp_path / "a")
+    store.append(GROUP)
+    for number in range(3):
+        server.order("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        server.order("SCRIPT", "FLUSH")
+        assert store.append([b"%d" % number]) == 4 + number
+    store.close()
+
+
+# --- deaths ---
+
+
+@pytest.mark.parametrize("at", Proxy.POINTS)
+def test_a_server_that_is_killed_at_any_point_of_a_write_loses_and_doubles_nothing(server, tmp_path, at):
+    proxy = Proxy(server)
+    store = RedisStore(str(tmp_path / "a"), server.address(proxy.path), "zray:test:gcs-0:0")
+    store.append([b"0"])  # the server knows the script then
+    kept = [b"0"]
+
+    def is_lost(write, *arguments):
+        proxy.at = at
+        with pytest.raises(StoreAway):
+            write(*arguments)
+        server.start()
+
+    is_lost(store.append, [b"1", b"2"])
+    assert store.append([b"1", b"2"]) == 3  # again, as a role does
+    is_lost(store.append, [b"3"])
+    assert store.append([b"other"]) in (4, 5)  # the role has given that one up
+    kept = read(store)
+    assert kept in ([b"0", b"1", b"2", b"other"], [b"0", b"1", b"2", b"3", b"other"])
+    for step in range(3):
+        steps = (store.begin_snapshot, ()), (store.add_to_snapshot, (b"state",)), (store.end_snapshot, ())
+        for write, arguments in steps[:step]:
+            write(*arguments)
+        is_lost(steps[step][0], *steps[step][1])
+        if step < 2:
+            assert store.append([b"%d" % step]) == store.last
+            kept.append(b"%d" % step)
+            with pytest.raises(StoreFull, match="in the middle of a snapshot"):
+                store.add_to_snapshot(b"more")
+                store.end_snapshot()
+            assert (read(store), parts(store)) == (kept, [])
+    store.append([b"last"])
+    assert (read(store), parts(store)) in (([*kept, b"last"], []), ([b"last"], [b"state"]))
+    found = (read(store), parts(store))
+    store.close()
+    proxy.close()
+    check(server, tmp_path / "a", *found)
+
+
+def test_a_server_that_stands_still_is_said_to_and_then_goes_on(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(redis_server, "SILENT_SECONDS", 0.2)
+    store = server.store(tmp_path / "a")
+    store.append(GROUP)
+    page = store.write_page(b"page")
+    server.signal(signal.SIGSTOP)
+    for _ in range(3):
+        with pytest.raises(StoreAway, match="does not answer for 0.2 s") as caught:
+            store.append([b"more"])
+        assert caught.value.is_silent and store.read_page(page) == b"page"
+    server.signal(signal.SIGCONT)
+    assert store.append([b"more"]) == 4 and read(store) == [*GROUP, b"more"]
+    store.close()
+
+
+# --- records that are gone ---
+
+
+def test_a_server_that_was_emptied_ends_the_store_with_both_numbers(server, tmp_path):
+    store = server.store(tmp_path / "a")
+    store.append(GROUP)
+    server.order("FLUSHALL")
+    for _ in range(2):
+        with pytest.raises(StoreBroken, match="it has 0 records of zray:test:gcs-0:0, and 3 were acknowledged"):
+            store.append([b"more"])
+    store.close()
+    with pytest.raises(StoreBroken, match="it has 0 records of .* and 3 were acknowledged"):
+        server.store(tmp_path / "a")
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_server_that_comes_back_with_an_older_copy_ends_the_store_with_both_numbers(server, tmp_path, is_open):
+    store = server.store(tmp_path / "a")
+    store.append(GROUP)
+    store.begin_snapshot()
+    store.add_to_snapshot(b"state")
+    store.end_snapshot()
+    server.kill()
+    shutil.copytree(server.data, tmp_path / "copy")
+    server.start()
+    store.append([b"more"])
+    if not is_open:
+        store.close()
+    server.kill()
+    shutil.rmtree(server.data)
+    shutil.copytree(tmp_path / "copy", server.data)
+    server.start()
+    with pytest.raises(StoreBroken, match="it has 3 records .* and 4 were acknowledged, so it was emptied"):
+        store.append([b"and more"]) if is_open else server.store(tmp_path / "a")
+    store.close()
+
+
+def test_an_older_copy_that_lacks_nothing_is_no_reason_to_end(server, tmp_path):
+    server.kill()
+    shutil.copytree(server.data, tmp_path / "copy")
+    server.start()
+    store = server.store(tmp_path / "a")
+    server.kill()
+    shutil.rmtree(server.data)
+    shutil.copytree(tmp_path / "copy", server.data)
+    server.start()
+    assert store.append(GROUP) == 3
+    store.close()
+    check(server, tmp_path / "a", GROUP)
+
+
+def test_records_of_another_program_end_the_store(server, tmp_path):
+    store = server.store(tmp_path / "a")
+    store.append(GROUP)
+    server.order("RPUSH", "zray:test:gcs-0:0:log", "mine")
+    with pytest.raises(StoreBroken, match="it has 4 records, where 3 belong: another program"):
+        store.append([b"more"])
+    store.close()
+
+
+def test_a_store_whose_mark_is_older_than_the_server_goes_on(server, tmp_path):
+    store = server.store(tmp_path / "a")
+    store.append(GROUP)
+    store.close()
+    (tmp_path / "a" / MARK).write_bytes(b"")  # the machine lost power before it was on the disk
+    check(server, tmp_path / "a", GROUP)
+
+
+# --- memory ---
+
+
+def test_a_server_without_memory_is_a_full_store_until_it_has_some(server, tmp_path):
+    store = server.store(tmp_path / "a")
+    store.append(GROUP)
+    server.order("CONFIG", "SET", "maxmemory", str(ROOM))
+    for write, arguments in (store.append, [[b"more"] * 3_000]), (store.begin_snapshot, []), (store.append, [[b"x"]]):
+        if write == store.begin_snapshot:
+            write(*arguments)  # an order that frees
+        else:
+            with pytest.raises(StoreFull, match="maxmemory") as caught:
+                write(*arguments)
+            assert (caught.value.why, caught.value.until) == (
+                "the server has no memory left (maxmemory)",
+                "it has room again, and",
+            )
+    with pytest.raises(StoreFull):
+        store.add_to_snapshot(b"state")
+    assert read(store) == GROUP
+    store.close()
+    store = server.store(tmp_path / "a")  # a head may start
+    server.order("CONFIG", "SET", "maxmemory", "0")
+    assert store.append([b"more"]) == 4
+    store.close()
