@@ -12,6 +12,7 @@ import pytest
 import zray
 from tests.gates import Gate, Tally, until
 from zray.util.executor import Executor
+from zray.util.state import list_tasks
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -224,3 +225,40 @@ def test_options_are_those_of_the_tasks():
         assert executor.submit(add, 1).result() == 1
         with pytest.raises(zray.exceptions.TaskError, match="wide"):
             executor.submit(fail, KeyError()).result()
+
+
+class Scaled:
+    def scale(self, value):
+        return 2 * value
+
+    def __call__(self, value):
+        return 3 * value
+
+
+@pytest.mark.parametrize(
+    "fn, name",
+    [
+        (partial(partial(add, 1)), "add"),
+        (Scaled().scale, "Scaled.scale"),
+        (Scaled(), "Scaled"),
+        (abs, "abs"),
+        (lambda value: value, "<lambda>"),
+    ],
+)
+@pytest.mark.parametrize("way", ["submit", "map", "map with a limit", "map of chunks"])
+def test_tasks_have_the_names_of_functions(executor, fn, name, way):
+    before = {task.task_id for task in list_tasks(limit=10_000)}
+    if way == "submit":
+        executor.submit(fn, 1).result()
+    elif way == "map with a limit":
+        with Executor(max_workers=1) as limited:
+            list(limited.map(fn, [1, 2]))
+    else:
+        list(executor.map(fn, [1, 2], chunksize=2 if way == "map of chunks" else 1))
+    new = [task for task in list_tasks(limit=10_000) if task.task_id not in before]
+    assert {task.name for task in new} == {name}
+
+
+def test_error_names_the_function_of_a_partial(executor):
+    with pytest.raises(zray.exceptions.TaskError, match="task fail "):
+        executor.submit(partial(fail, ValueError("no"))).result()

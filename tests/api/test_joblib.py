@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.gates import Tally, forever, nothing_is_held, until
 
 joblib = pytest.importorskip("joblib")
 from zray.util.joblib import register_ray, register_zray  # noqa: E402
+from zray.util.state import list_tasks  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("session"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -174,3 +176,22 @@ def test_cross_val_predict_predicts_as_alone(digits):
     with joblib.parallel_config("zray"):
         found = cross_val_predict(KNeighborsClassifier(), *digits, cv=3)
     assert (found == cross_val_predict(KNeighborsClassifier(), *digits, cv=3)).all()
+
+
+def named_in_lists(value):
+    return value
+
+
+@pytest.mark.parametrize("array", [None, np.zeros(50_000)])
+def test_batches_have_the_names_of_functions(array):
+    before = {task.task_id for task in list_tasks(limit=10_000)}
+    call = joblib.delayed(partial(named_in_lists))
+    run([call(number if array is None else array) for number in range(4)], n_jobs=2)
+    new = [task for task in list_tasks(limit=10_000) if task.task_id not in before]
+    assert {task.name for task in new} == {"named_in_lists"}
+
+
+def test_name_among_the_options_stays():
+    with joblib.parallel_config("zray", ray_remote_args={"name": "own"}):
+        joblib.Parallel(n_jobs=2)(joblib.delayed(named_in_lists)(number) for number in range(4))
+    assert "own" in {task.name for task in list_tasks(limit=10_000)}

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ import zray
 from tests.gates import Gate, Tally, forever, nothing_is_held, until, until_ended
 from zray.util.multiprocessing import Pool
 from zray.util.multiprocessing.pool import AsyncResult
+from zray.util.state import list_tasks
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -313,3 +315,22 @@ def test_options_are_those_of_the_actors():
         assert pool.apply(square, (2,)) == 4
         assert zray.available_resources().get("CPU", 0) == 0
     until(lambda: zray.available_resources().get("CPU") == 2)
+
+
+def named_in_lists(value, error=None):
+    if error is not None:
+        raise error
+    return value
+
+
+def test_calls_have_the_names_of_functions():
+    with Pool(1) as pool:
+        pool.map(named_in_lists, range(4), chunksize=1)
+        pool.starmap(named_in_lists, [(1,)])
+        pool.apply(partial(named_in_lists, 1))
+        pool.apply(divmod, (3, 2))
+        with pytest.raises(ValueError, match="no"):
+            pool.apply(named_in_lists, (1, ValueError("no")))
+        names = [task.name for task in list_tasks(limit=10_000)]
+    assert names.count("named_in_lists") >= 4 and "divmod" in names
+    assert "Worker.run" not in names and "Worker.run_once" not in names

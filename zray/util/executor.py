@@ -61,10 +61,9 @@ class Executor(PythonExecutor):
         self._limit = max_workers
         self._pace = Pace(max_workers or max(1, int(cluster_resources().get("CPU", 1))))
         self._options = remote_options or {}
-        self._call_anything = self._task_of(_call)
         self._functions: dict[Any, RemoteFunction[..., Any]] = {}
         self._lock = threading.Lock()
-        self._pending: deque[tuple[Future[Any], Any, tuple[Any, ...], dict[str, Any]]] = deque()
+        self._pending: deque[tuple[Future[Any], str, Any, tuple[Any, ...], dict[str, Any]]] = deque()
         self._running = 0
         self._refs: set[ObjectRef[Any]] = set()  # of calls that were handed to the cluster
         self._is_idle = threading.Condition(self._lock)
@@ -82,10 +81,14 @@ class Executor(PythonExecutor):
         Raises:
             RuntimeError: the executor has been shut down.
         """
+        return self._submit("", fn, args, kwargs)
+
+    def _submit(self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
+        """Call fn in a task of that name; "": of fn's name."""
         future: Future[Any] = Future()
         with self._lock:
             self._require_open()
-            self._pending.append((future, fn, args, kwargs))
+            self._pending.append((future, name, fn, args, kwargs))
         self._start()
         return future
 
@@ -131,7 +134,12 @@ class Executor(PythonExecutor):
         self, fn: Callable[..., Any], chunks: Iterable[list[Any]], timeout: float | None
     ) -> Iterator[Any]:
         run = chunk_function(fn, takes_tuples=True)
-        return itertools.chain.from_iterable(super().map(lambda chunk: run(*chunk), chunks, timeout=timeout))
+
+        def run_chunk(chunk: list[Any]) -> list[Any]:
+            return run(*chunk)
+
+        run_chunk.__qualname__ = name_of(fn)
+        return itertools.chain.from_iterable(super().map(run_chunk, chunks, timeout=timeout))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Refuse further calls, and free what the executor holds.  The session goes on.
@@ -173,22 +181,26 @@ class Executor(PythonExecutor):
         if self._is_shut_down:
             raise RuntimeError("The executor has been shut down: it takes no further calls.")
 
-    def _task_of(self, fn: Any) -> RemoteFunction[..., Any]:
+    def _task_of(self, fn: Any, name: str) -> RemoteFunction[..., Any]:
         if isinstance(fn, RemoteFunction):
             return fn.options(**self._options) if self._options else fn
-        return remote(**{"name": name_of(fn), **self._options})(fn)
+        return remote(**{"name": name, **self._options})(fn)
 
-    def _remote(self, fn: Any) -> Callable[..., ObjectRef[Any]]:
+    def _remote(self, fn: Any, name: str = "") -> Callable[..., ObjectRef[Any]]:
         """`remote` of fn: plain functions are pickled once, other callables each time, since they may change."""
-        if not isinstance(fn, (FunctionType, RemoteFunction)):
-            call = self._call_anything.remote
-            return lambda *args, **kwargs: call(fn, *args, **kwargs)
-        found = self._functions.get(fn)
+        name = name or name_of(fn)
+        if isinstance(fn, (FunctionType, RemoteFunction)):
+            return self._found(fn, name).remote
+        call = self._found(_call, name).remote
+        return lambda *args, **kwargs: call(fn, *args, **kwargs)
+
+    def _found(self, fn: Any, name: str) -> RemoteFunction[..., Any]:
+        found = self._functions.get((fn, name))
         if found is None:
             if len(self._functions) >= FUNCTIONS_MAX:
                 self._functions.clear()
-            found = self._functions[fn] = self._task_of(fn)
-        return found.remote
+            found = self._functions[fn, name] = self._task_of(fn, name)
+        return found
 
     def _start(self) -> None:
         """Submit tasks for waiting calls, as long as few run: the future of a submitted task is not cancelled."""
@@ -196,13 +208,13 @@ class Executor(PythonExecutor):
             with self._lock:
                 if not self._pending or self._running >= self._in_flight_max():
                     return
-                future, fn, args, kwargs = self._pending.popleft()
+                future, name, fn, args, kwargs = self._pending.popleft()
                 self._running += 1
             if not future.set_running_or_notify_cancel():
                 self._ended(None)
                 continue
             try:
-                ref = self._remote(fn)(*args, **kwargs)
+                ref = self._remote(fn, name)(*args, **kwargs)
                 done = ref.future()
             except BaseException as error:
                 future.set_exception(error)

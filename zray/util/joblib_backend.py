@@ -12,6 +12,7 @@ from joblib.parallel import BatchedCalls, ParallelBackendBase
 from ..api import objects, sessions
 from ..api.cluster_info import cluster_resources
 from .executor import Executor
+from .mapping import name_of
 
 # Smaller arguments travel with each batch.
 SHARED_BYTES_MIN = 100_000
@@ -68,7 +69,7 @@ class ZrayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         if count == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         self.parallel = parallel
-        self._executor = Executor(count, remote_options={"name": "joblib", **(self._options or {})})
+        self._executor = Executor(count, remote_options=self._options)
         return count
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Future[Any]], Any] | None = None) -> Future[Any]:
@@ -81,9 +82,11 @@ class ZrayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
                 for function, args, kwargs in func.items
             ]
             given = calls if refs else func.items
-            future = self._executor.submit(_run_batch, given, (func._backend, func._n_jobs), list(refs), *refs.values())
+            name = name_of(func.items[0][0]) if func.items else "joblib"
+            batch = (given, (func._backend, func._n_jobs), list(refs), *refs.values())
+            future = self._executor._submit(name, _run_batch, batch, {})
         else:
-            future = self._executor.submit(_run, func)
+            future = self._executor._submit(name_of(func), _run, (func,), {})
         if callback is not None:
             future.add_done_callback(callback)
         return future

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -22,6 +23,7 @@ GROUP_SECONDS = 0.005
 # Chunks under way at a time, for each CPU: enough to keep workers busy between two looks of this process.
 CHUNKS_PER_CPU = 64
 CHUNKS_MIN = 1_024
+NAME_CHARACTERS_MAX = 200
 
 
 def map(fn: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1) -> Iterator[Any]:
@@ -196,8 +198,13 @@ def chunk_function(fn: Callable[..., Any], *, takes_tuples: bool = False) -> Cal
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """Name of anything that can be called, for errors and logs."""
-    return str(getattr(fn, "__name__", None) or type(fn).__name__)
+    """Name of anything that can be called, for errors and lists: of a partial, that of its function; without enclosing
+    functions.
+    """
+    while isinstance(fn, partial):
+        fn = fn.func
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__qualname__
+    return str(name).rpartition("<locals>.")[2][:NAME_CHARACTERS_MAX]
 
 
 def bound_of_chunks() -> int:

@@ -18,6 +18,7 @@ from typing import Any
 from ...api import actors, objects, sessions
 from ...api.decorator import remote
 from ...exceptions import RayActorError, SerializationError, TaskError, ZrayError
+from ..mapping import name_of
 from ..pace import PAIR_SECONDS, Pace
 from .worker import CALL, KIND_BY_FUNCTION, Worker
 
@@ -44,11 +45,22 @@ class Member:
         self.calls_left = calls_left
         self.running: deque[tuple[Any, list[Task]]] = deque()  # calls and their tasks, in the actor's order
         self.load = 0  # number of these tasks
+        self.methods: dict[tuple[str, str], Any] = {}  # of the actor, with the names of functions that they call
         self.known: dict[int, Any] = {}  # by tokens of functions that the actor was told: the refs of these calls
         self.head_since = 0.0  # since when the first of them has been the first, and may run
         self.is_watched = False  # a future of the first running call will wake the crew
         self.is_gone = False
         self._pid: int | None = None
+
+    def method(self, method: str, function: Any) -> Any:
+        """Return a method of the actor whose calls have the name of a function."""
+        key = method, name_of(function)
+        found = self.methods.get(key)
+        if found is None:
+            if len(self.methods) >= FUNCTIONS_MAX:
+                self.methods.clear()
+            found = self.methods[key] = getattr(self.actor, method).options(name=key[1])
+        return found
 
     @property
     def pid(self) -> int:
@@ -200,7 +212,7 @@ class Crew:
         elif _is_lasting(function):
             items = args
         else:
-            return actor.run_once.remote(function, args, kwargs)
+            return member.method("run_once", function).remote(function, args, kwargs)
         token = self._token_of(function, job)
         if token not in member.known:
             is_full = len(member.known) >= FUNCTIONS_MAX
@@ -208,8 +220,9 @@ class Crew:
                 member.known.clear()
             member.known[token] = actor.learn.remote(token, function, is_full)
         if len(group) > 1:
-            return actor.run_chunks.remote(token, kind, [task[3][0][1] for task in group])
-        return actor.run.remote(token, kind, items, kwargs) if kwargs else actor.run.remote(token, kind, items)
+            return member.method("run_chunks", function).remote(token, kind, [task[3][0][1] for task in group])
+        run = member.method("run", function).remote
+        return run(token, kind, items, kwargs) if kwargs else run(token, kind, items)
 
     def _token_of(self, function: Any, job: int) -> int:
         """Return the number of a function kept by workers: permanent for a constant function, else one for each job."""
