@@ -66,7 +66,7 @@ def check_secret(made, path):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes(), file
 
 
-@pytest.mark.parametrize("plan", [{}, {"gcs_shards": 2}], ids=["in the head", "in processes"])
+@pytest.mark.parametrize("plan", [{}, {"gcs_shards": 2, "gcs_replicas": 2}], ids=["in the head", "in processes"])
 def test_a_head_goes_on_with_the_records_on_its_server(nothing_left, tmp_path, password, plan):
     how = "everysec" if plan else "always"
     with running(requirepass=PASSWORD, appendfsync=how) as server, Cluster() as cluster:
@@ -90,7 +90,7 @@ def test_a_head_goes_on_with_the_records_on_its_server(nothing_left, tmp_path, p
             assert zray.get(new, timeout=20) == 1
             until(lambda: len(stalls(made)) == bool(plan))
             keys = server.order("KEYS", "zray:*:log", password=PASSWORD)
-            assert len(keys) == plan.get("gcs_shards", 1)
+            assert len(keys) == plan.get("gcs_shards", 1) * plan.get("gcs_replicas", 1)
         finally:
             zray.shutdown()
 

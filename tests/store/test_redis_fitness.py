@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from tests.docs.pages import DOCS
 from tests.store.redis_servers import RedisServer, needs_server, running
 from zray.store.durable import StoreAway, StoreFull, StoreUnfit
 from zray.store.redis_address import checked, parse
@@ -157,6 +158,27 @@ def test_a_password_is_needed_where_the_server_wants_one(tmp_path):
             assert not password or password not in str(caught.value)
         store = server.store(tmp_path / "a", password="se cret")
         assert store.append([b"one"]) == 1
+        store.close()
+
+
+@needs_server
+def test_the_rights_that_a_user_needs(tmp_path):
+    """Those of docs/gcs-store.md."""
+    page = (DOCS / "gcs-store.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith("ACL SETUSER zray"))
+    with running() as server:
+        server.order(*line.replace("PASSWORD", "word").split())
+        address = server.address()._replace(user="zray")
+        store = RedisStore(str(tmp_path / "a"), address, "zray:test:0", "word")
+        store.append([b"one"])
+        store.begin_snapshot()
+        store.add_to_snapshot(b"state")
+        store.end_snapshot()
+        assert [entry.payload for entry in store.snapshot()] == [b"state"] and list(store.records()) == []
+        server.order("ACL", "SETUSER", "zray", "-rpush")
+        with pytest.raises(StoreFull, match="can't run this command|rpush") as caught:
+            store.append([b"two"])
+        assert caught.value.why == "the server forbids this user a command"
         store.close()
 
 

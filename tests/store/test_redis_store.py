@@ -1,12 +1,14 @@
 """The store on a server: nothing acknowledged is lost or doubled, whatever becomes of the server or of the store."""
 
 import os
+import re
 import shutil
 import signal
 
 import pytest
 
-from tests.store.redis_servers import PROGRAMS, Proxy, needs_server, running
+from benchmarks import redis_store
+from tests.store.redis_servers import PROGRAM, PROGRAMS, Proxy, needs_server, running
 from zray.store import redis_server
 from zray.store.durable import StoreAway, StoreBroken, StoreDamaged, StoreFull, StoreLocked
 from zray.store.redis_store import APPEND, MARK, RedisStore
@@ -169,6 +171,15 @@ def test_a_server_that_is_killed_at_any_point_of_a_write_loses_and_doubles_nothi
     check(server, tmp_path / "a", *found)
 
 
+def test_kills_of_server_and_writer_at_any_moment_lose_and_double_nothing(tmp_path, capsys):
+    measured = redis_store.Server(PROGRAM, str(tmp_path))
+    try:
+        redis_store.kill_often(measured, 8, seed=2)
+    finally:
+        measured.kill()
+    assert re.fullmatch(r"5 kills of the server, 3 of the writer: [\d,]+ records, none lost\n", capsys.readouterr().out)
+
+
 def test_a_server_that_stands_still_is_said_to_and_then_goes_on(server, tmp_path, monkeypatch):
     monkeypatch.setattr(redis_server, "SILENT_SECONDS", 0.2)
     store = server.store(tmp_path / "a")
@@ -248,8 +259,9 @@ def test_a_store_whose_mark_is_older_than_the_server_goes_on(server, tmp_path):
     store = server.store(tmp_path / "a")
     store.append(GROUP)
     store.close()
-    (tmp_path / "a" / MARK).write_bytes(b"")  # the machine lost power before it was on the disk
-    check(server, tmp_path / "a", GROUP)
+    for content in (b"", bytes(20)):  # the machine lost power before the mark was on the disk
+        (tmp_path / "a" / MARK).write_bytes(content)
+        check(server, tmp_path / "a", GROUP)
 
 
 # --- memory ---

@@ -28,7 +28,7 @@ _REFUSES = {
     "READONLY": ("the server is a replica now, which takes no writes", "it is none, and"),
     "NOREPLICAS": ("the server lacks replicas (min-replicas-to-write)", "it has them, and"),
     "BUSY": ("the server is busy with a script", "it has ended, and"),
-    "NOPERM": ("the server permits this user no writes", "it does, and"),
+    "NOPERM": ("the server forbids this user a command", "it permits it, and"),
 }
 
 
@@ -76,7 +76,8 @@ class Server:
         if address.path:
             where = {"unix_socket_path": address.path}
         elif address.is_encrypted:
-            where |= {"ssl": True, "ssl_ca_certs": address.certificates or None}
+            where |= {"ssl": True, "ssl_cert_reqs": "required", "ssl_check_hostname": True}
+            where["ssl_ca_certs"] = address.certificates or None
         try:
             self._client = self.redis.Redis(
                 **where,
@@ -180,7 +181,8 @@ class Server:
         said = str(error)
         for word, (why, until) in _REFUSES.items():
             # A server of version 6.2 names the script first, and then what became of it.
-            if said.startswith(f"{word} ") or f"-{word} " in said or type(error).__name__ == _CLASSES.get(word):
+            begins = said.startswith((f"{word} ", _IN_SCRIPTS.get(word, f"{word} ")))
+            if begins or f"-{word} " in said or type(error).__name__ == _CLASSES.get(word):
                 return StoreFull(f"{place}: {said}", why, place, until)
         return StoreBroken(f"{place}: {said}")
 
@@ -192,6 +194,7 @@ class Server:
 
 
 # The client library takes the first word away from the errors that it knows.
+_IN_SCRIPTS = {"NOPERM": "The user executing the script can't run this command"}
 _CLASSES = {"OOM": "OutOfMemoryError", "READONLY": "ReadOnlyError", "NOPERM": "NoPermissionError"}
 
 

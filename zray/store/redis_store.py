@@ -23,6 +23,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from zlib import crc32
 
 from .durable import Entry, StoreAway, StoreBroken, StoreDamaged, StoreFull, StoreLocked, StoreUnfit
@@ -85,8 +86,7 @@ return {'done', last}
 END = Script(
     _CHECK
     + """
-redis.call('UNLINK', KEYS[3])
-if redis.call('EXISTS', KEYS[4]) == 1 then redis.call('RENAME', KEYS[4], KEYS[3]) end
+redis.call(unpack(redis.call('EXISTS', KEYS[4]) == 1 and {'RENAME', KEYS[4], KEYS[3]} or {'UNLINK', KEYS[3]}))
 redis.call('LTRIM', KEYS[2], tonumber(head[4]) - base, -1)
 redis.call('HSET', KEYS[1], 'base', head[4])
 return {'done', last}
@@ -149,7 +149,8 @@ class RedisStore:
             if time.monotonic() >= deadline:
                 raise StoreLocked(f"{self.address.text} is in use under {self.prefix} by {other}", other)
             time.sleep(POLL_SECONDS)
-        known = int(os.pread(self._mark, MARK_BYTES, 0) or b"0")
+        noted = os.pread(self._mark, MARK_BYTES, 0)
+        known = int(noted) if noted.isdigit() else 0  # zeros, after a loss of power
         self.last = self._take()
         if self.last < known:
             raise self._break(self._lacks(self.last, known))
@@ -233,7 +234,8 @@ class RedisStore:
 
     def _note(self, last: int) -> None:
         """Write the mark, without waiting for the disk: it outlives the process, and is a safeguard only."""
-        os.pwrite(self._mark, b"%0*d" % (MARK_BYTES, last), 0)
+        with suppress(OSError):
+            os.pwrite(self._mark, b"%0*d" % (MARK_BYTES, last), 0)
 
     # --- records ---
 
