@@ -66,10 +66,29 @@ def check_secret(made, path):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes(), file
 
 
+def come_back_later(made, server):
+    """A server whose data is gone, and is restored then: its shards' processes start again and again meanwhile."""
+    aside = f"{server.data}-aside"
+    server.kill()
+    os.rename(server.data, aside)
+    os.mkdir(server.data)
+    server.start()
+    before = len(stalls(made))
+    _, lost = counter()
+    until(lambda: len(stalls(made)) > before)
+    assert "cannot start again" in stalls(made)[0] and "were acknowledged, so it was emptied" in stalls(made)[0]
+    server.kill()
+    os.rename(server.data, f"{aside}-empty")
+    os.rename(aside, server.data)
+    server.start()
+    until(lambda: len(stalls(made)) == before)
+    assert zray.get(lost, timeout=20) == 1
+
+
 @pytest.mark.parametrize("plan", [{}, {"gcs_shards": 2, "gcs_replicas": 2}], ids=["in the head", "in processes"])
 def test_a_head_goes_on_with_the_records_on_its_server(nothing_left, tmp_path, password, plan):
     how = "everysec" if plan else "always"
-    with running(requirepass=PASSWORD, appendfsync=how) as server, Cluster() as cluster:
+    with running(requirepass=PASSWORD) as server, Cluster() as cluster:
         address = server.address(durability=how)
         made = Restartable(cluster, tmp_path / "state", gcs_store=address.text, **plan)
         connect_to(made.here)
@@ -90,6 +109,9 @@ def test_a_head_goes_on_with_the_records_on_its_server(nothing_left, tmp_path, p
             assert zray.get(new, timeout=20) == 1
             until(lambda: len(stalls(made)) == bool(plan))
             keys = server.order("KEYS", "zray:*:log", password=PASSWORD)
+            if plan:
+                come_back_later(made, server)
+                assert zray.get(counter()[1], timeout=20) == 1 and zray.get(found.add.remote(), timeout=20) == 4
             assert len(keys) == plan.get("gcs_shards", 1) * plan.get("gcs_replicas", 1)
         finally:
             zray.shutdown()

@@ -198,6 +198,11 @@ class Head:
         return [(self.processes.draw_host(), order) for order in orders]
 
     @property
+    def troubles(self) -> list[str]:
+        """Return what of the processes and of the store concerns users, for `zray status`."""
+        return [*self.processes.refusals.values(), *self.store.notices]
+
+    @property
     def roles(self) -> list[Any]:
         """The roles of the head, in the order in which they end their turns."""
         chain = [self.member] if self.member is not None else []

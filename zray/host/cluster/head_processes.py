@@ -80,6 +80,7 @@ class ServiceProcesses:
         self.loop: Reactor
         self.running: dict[str, Service] = {}
         self.deaths: dict[str, int] = {}  # by name: in a row, none of which had run well
+        self.refusals: dict[str, str] = {}  # by name: why it does not start again
         self.clock: Callable[[], float] = time.monotonic
         self.count = 0
         self.on_ready: Callable[[], None] = lambda: None  # all of the first ones are
@@ -144,10 +145,12 @@ class ServiceProcesses:
         endpoint, refusal = msgpack.decode(said)
         if refusal:
             self.log(f"{service.order['name']}: {refusal}")
+            self.refusals[service.order["name"]] = f"{service.order['name']} cannot start again: {refusal}"
             if not self.has_begun:
                 self._give_up(refusal)
             return
         service.ready_at = self.clock()
+        self.refusals.pop(service.order["name"], None)
         self.log(f"{service.order['name']} is host {service.host}, process {service.pid}, reached at {endpoint}")
         self.loop.deliver(self.names["services"], ServiceListens(service.host, endpoint))
         if not self.has_begun and all(other.is_ready for other in self.running.values()):

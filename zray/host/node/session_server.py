@@ -103,9 +103,9 @@ class Doorman:
         self.node.reactor._perform(self.address, [self.inquiries.ask(self._scheduler, message, answer_all)])
 
     def _stalls(self) -> list[str]:
-        """Describe the shards that do not answer, and at the head, what its user has accepted of their store."""
+        """Describe the shards that do not answer; at the head also its processes, and what its user has accepted."""
         head = self.node.head
-        return [*self.node.local.members.stalls(), *(head.store.notices if head is not None else ())]
+        return [*self.node.local.members.stalls(), *(head.troubles if head is not None else ())]
 
     def _say(self, address: str, message: Any) -> None:
         self.node.reactor.outbox.setdefault(address, []).append(message)
