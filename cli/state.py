@@ -17,7 +17,10 @@ import click
 
 # Columns of tables, as (key, title), and those that --detail adds.
 COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "actors": (("actor_id", "class_name", "name", "state", "node_id", "pid"), ("ray_namespace", "job_id")),
+    "actors": (
+        ("actor_id", "class_name", "name", "state", "node_id", "pid"),
+        ("ray_namespace", "job_id", "death_cause"),
+    ),
     "jobs": (("job_id", "status", "type", "pid", "node_id"), ()),
     "nodes": (("node_id", "node_name", "state", "resources_total"), ("node_ip", "labels", "state_message")),
     "objects": (("object_id", "object_size", "state", "reference_type", "pid", "call_site"), ("node_id",)),

@@ -89,6 +89,11 @@ ADDED = {
     "space and releases of large items in batches": {"code lines": 8, "statements": 8},
     "files for values while all running tasks wait for space": {"code lines": 6, "statements": 5},
     "programs that only look": {"code lines": 7},
+    "waits of constructors, reasons of deaths of actors": {
+        "code lines": 31,
+        "statements": 27,
+        "lines of imports": 2,
+    },
     "records of waits by consecutive ids": {"code lines": 19, "statements": 17},
     "items that are lost while their generator still runs": {
         "files": 1,

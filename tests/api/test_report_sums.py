@@ -165,4 +165,13 @@ def test_waits_that_nodes_have_recorded_are_told():
         event = Event(kind, task_id(task), begin, begin, end, end, task, "", Outcome.FINISHED, 0, 0, **more)
         runs.at_nodes.add(event, "node", 0.0)
     (advice,) = [each.advice for each in findings_of(facts(runs)) if "waited 7 s to begin" in each.text]
-    assert advice == "By the records of nodes, 4 s for room on any node and 3 s for the way of arguments to the node."
+    assert advice == "By the records, 4 s for room on any node and 3 s for the way of arguments to the node."
+
+
+def test_wait_in_the_process_that_ran_a_task_is_told():
+    runs = record([run("a", 0, 1), run("b", 8, 10, 0.5, row=2), run("b", 11, 12, 0.5, row=2)], [get(0, 12)])
+    first, again = (place for place, each in enumerate(runs.runs) if each.name == "b")
+    assert [(wait.stage, wait.seconds) for wait in runs.waits_of(first)] == [("process", 7.5)]
+    assert runs.waits_of(again) == []
+    (advice,) = [each.advice for each in findings_of(facts(runs)) if "to begin" in each.text]
+    assert advice == "By the records, 7.5 s for earlier tasks in its process."

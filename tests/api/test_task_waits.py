@@ -82,6 +82,15 @@ def test_each_stage_has_words(what):
     assert WORDS[wait.stage] and wait.stage == name_of(what)
 
 
+def test_submission_is_the_begin_of_a_wait_if_no_record_of_the_node_is_lost():
+    waits = waits_of()
+    assert waits.of_run(task(1), [], 0.5, 4.0) == [TaskWait("process", "", 0.5, 4.0)]
+    waits.has_gaps = True
+    assert waits.of_run(task(1), [], 0.5, 4.0) == []
+    waits.add(stage(1, Stage.QUEUE, 1.0, 3.0), NODE, 0.0)
+    assert [wait.stage for wait in waits.of_run(task(1), [], 0.5, 4.0)] == ["queue", "process"]
+
+
 def test_wait_in_the_process_goes_from_the_last_wait_at_a_node_or_from_the_submission():
     waits = waits_of(stage(1, Stage.QUEUE, 1.0, 3.0)).of(task(1))
     assert in_process(waits, 0.5, 4.0) == TaskWait("process", NODE, 3.0, 4.0)

@@ -54,6 +54,9 @@ class Keeper:
         self.count += 1
         return os.getpid()
 
+    def stay_until(self, gate):
+        gate.wait()
+
 
 @zray.remote
 class Server:
@@ -152,6 +155,29 @@ def test_waits_at_the_node_are_slices_of_its_rows_and_in_the_arguments_of_runs(s
     (argument,) = [each for each in slices(trace, "wait:arguments") if each["args"]["func_or_class_name"] == "first_of"]
     assert argument["args"]["task_id"] == for_argument["args"]["task_id"] and argument["dur"] >= 100_000
     assert all(rows(trace)[event["pid"], event["tid"]].startswith("node waits (pid ") for event in queued)
+
+
+def test_waits_in_the_process_are_slices_of_its_rows_and_in_the_arguments_of_runs(start, gate):
+    start(num_cpus=1)
+    keeper = Keeper.remote()
+    zray.get(keeper.add.remote())
+    calls = [keeper.stay_until.remote(gate) for _ in range(3)]
+    until(lambda: any(task.state == "RUNNING" for task in list_tasks()))
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 0.1)
+    gate.open()
+    zray.get(calls)
+    trace = zray.timeline()
+    assert_sound(trace)
+    runs = {run["args"]["task_id"]: run for run in slices(trace, "task::Keeper.stay_until")}
+    waits = {wait["args"]["task_id"]: wait for wait in slices(trace, "wait:process")}
+    last = calls[-1].task_id().hex()
+    assert runs[last]["args"]["waits_ms"]["process"] >= 100
+    assert waits[last]["args"]["func_or_class_name"] == "Keeper.stay_until" and waits[last]["dur"] >= 100_000
+    assert waits[last]["ts"] + waits[last]["dur"] == pytest.approx(runs[last]["ts"], abs=1)
+    names = rows(trace)
+    row, own = (names[each["pid"], each["tid"]] for each in (waits[last], runs[last]))
+    assert row.startswith(f"{own} [waits ")
 
 
 def test_way_of_an_argument_between_nodes_is_shown(cluster):

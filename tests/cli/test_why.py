@@ -134,8 +134,9 @@ def test_actors_and_nodes_are_explained(start):
     start(num_cpus=1)
     keeper = Keeper.options(name="keeper").remote()
     zray.get(keeper.keep.remote())
-    (line,) = why(keeper._actor_id.hex())
+    line, constructor, *_ = why(keeper._actor_id.hex())
     assert line.startswith("actor Keeper named 'keeper' (") and "is ALIVE on node" in line and "in process" in line
+    assert re.fullmatch(r"  constructor: read arguments [\d,.]+ ms, run [\d,.]+ ms", constructor)
     holder = Keeper.options(num_cpus=1).remote()
     zray.get(holder.keep.remote())
     waiting = Keeper.options(num_cpus=1).remote()
@@ -148,6 +149,58 @@ def test_actors_and_nodes_are_explained(start):
     assert done.returncode == 1 and "No task, actor or node has the id 'zz'" in done.stderr
 
 
+@zray.remote(num_cpus=1)
+class Part:
+    def __init__(self, value=0):
+        if value == "fails":
+            raise ValueError("no such part")
+
+    def get(self):
+        return 1
+
+
+def waits_in(lines):
+    return {line.partition(" ms for ")[2]: milliseconds_in(line) for line in lines if line.startswith("  waited ")}
+
+
+def test_waits_of_a_constructor_are_told_now_and_after_the_end(start, gate):
+    start(num_cpus=1)
+    first = wait.remote(gate)
+    part = Part.remote(after.remote(first))
+    place = part._actor_id.hex()
+    until(lambda: [row for row in state.list_actors() if row.actor_id == place])
+    assert "waits for an argument" in why(place)[1]
+    wait_for(first)
+    gate.open()
+    zray.get(part.get.remote())
+    alive = why(place)
+    (argument,) = [line for line in alive if "for its arguments" in line]
+    assert "; task after (" in argument and milliseconds_in(argument) > 100
+    other = Part.remote()
+    held = other._actor_id.hex()
+    until(lambda: [row for row in state.list_actors() if row.actor_id == held])
+    assert "waits for 1 CPU" in why(held)[1]
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 0.1)
+    zray.kill(part)
+    zray.get(other.get.remote())
+    assert waits_in(why(held))["resources"] > 100
+    line, *others = until(lambda: [lines for lines in [why(place)] if "is DEAD" in lines[0]])[0]
+    assert line.endswith(": The actor Part was killed by kill().") and others == alive[1:]
+
+
+def test_constructor_that_raised_is_told_with_its_error(start):
+    start(num_cpus=1)
+    part = Part.remote("fails")
+    with pytest.raises(zray.exceptions.RayActorError):
+        zray.get(part.get.remote())
+    line, constructor, *_ = why(part._actor_id.hex())
+    assert "is DEAD on node" in line and ": its constructor raised ValueError: no such part (" in line
+    assert f"{__file__}:" in line and constructor.startswith("  constructor: ")
+    (row,) = state.list_actors()
+    assert row.death_cause.startswith("its constructor raised ValueError: no such part")
+
+
 def test_functions_and_actors_are_explained_by_name(start, gate):
     start(num_cpus=1)
     zray.get(add.remote(0))
@@ -157,7 +210,7 @@ def test_functions_and_actors_are_explained_by_name(start, gate):
     assert last.task_id().hex() in ended and " finished on node " in ended
     keeper = Keeper.options(name="keeper").remote()
     zray.get(keeper.keep.remote())
-    (line,) = lines_of("keeper")
+    line, *_ = lines_of("keeper")
     assert line.startswith("actor Keeper named 'keeper' (") and "is ALIVE" in line
     running = wait.remote(gate)
     until(lambda: any(task.state == "RUNNING" for task in state.list_tasks()))

@@ -7,6 +7,7 @@ from tests.roles.desk import DRIVER, FUNCTION, Desk
 from tests.roles.test_trips import OTHER, acknowledge
 from zray.ids import return_id
 from zray.roles.work_effects import RecordFetch, RecordWait
+from zray.wire.environment import Environment
 from zray.wire.events import LONG_SECONDS, Stage
 from zray.wire.gcs import NodeJoined, ObjectLocated
 from zray.wire.objects import FetchFailed, FetchObject, HoldObjects, ObjectFetched
@@ -169,6 +170,21 @@ def test_time_that_a_task_ran_before_its_retry_is_no_wait():
     assert not desk.told() and any(desk.queues.values())
 
 
+def test_short_wait_of_a_task_that_runs_again_is_recorded():
+    desk = Node(cpus=1)
+    worker = busy(desk)
+    spec = desk.new_spec()
+    spec.options = encode_options(TaskOptions(max_retries=1))
+    desk.submit(spec)
+    desk.finish_one(worker)
+    desk.told()
+    desk.now += LONG
+    desk.windows[worker] -= 1  # it has begun
+    desk.kill(worker)
+    desk.give_birth()
+    assert [record[:3] for record in desk.told()] == [(Stage.QUEUE, spec.task_id, 1)]
+
+
 # --- other nodes ---
 
 
@@ -261,11 +277,26 @@ def test_actor_and_its_calls_have_their_waits():
     desk.now += LONG
     worker = desk.give_birth()
     ((stage, task_id, _, seconds),) = desk.told()
-    assert (stage, task_id) == (Stage.QUEUE, ACTOR) and seconds.expected >= LONG
+    assert (stage, task_id) == (Stage.WORKER, ACTOR) and seconds.expected >= LONG
     desk.now += LONG
     desk.construct(worker)
     ((stage, task_id, count, seconds),) = desk.told()
     assert (stage, task_id, count) == (Stage.QUEUE, call.task_id, 1) and seconds.expected >= 2 * LONG
+
+
+@pytest.mark.parametrize(("packages", "stage"), [("", Stage.WORKER), ("of its own", Stage.PACKAGES)])
+def test_resources_of_an_actor_are_told_from_its_process(packages, stage):
+    desk = ActorNode(cpus=1)
+    worker = busy(desk)
+    options = ActorOptions({"CPU": RESOURCE_UNIT}, class_name="Keeper", environment=Environment(packages=packages))
+    desk.create(ACTOR, options)
+    desk.now += LONG
+    desk.finish_one(worker)
+    desk.told()
+    desk.now += 2 * LONG
+    desk.give_birth()
+    ((told, actor, _, seconds),) = desk.told()
+    assert (told, actor) == (stage, ACTOR) and 2 * LONG <= seconds.expected < 3 * LONG
 
 
 def test_arguments_of_an_actor_are_told_from_its_process():

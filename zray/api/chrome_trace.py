@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..host.client.event_log import ASYNC_LANE
-from ..store.event_ring import Event, Kind, Outcome, RingContent
+from ..store.event_ring import NODE_LABEL, Event, Kind, Outcome, RingContent
 from .submissions import Submissions
-from .task_waits import TaskWaits, milliseconds, name_of
+from .task_waits import PROCESS, TaskWait, TaskWaits, milliseconds, name_of
 
 __all__ = ["trace_of"]
 
@@ -28,6 +28,8 @@ PHASE_NS_MIN = 50_000
 FLOWS_MAX = 200_000
 # Rows of calls that run at once in an actor, and of waits of a node; further waits are in the arguments of runs alone.
 ROWS_MAX = 32
+# Rows of waits in a process; further waits are in the arguments of runs alone.
+PROCESS_ROWS_MAX = 4
 FIRST_THREAD = 100  # a thread whose number is that of a process would name the process
 SUBMIT_NS = 1_000
 OUTCOMES = {Outcome.FINISHED: "FINISHED", Outcome.FAILED: "FAILED", Outcome.CANCELLED: "CANCELLED"}
@@ -61,9 +63,28 @@ class Trace:
         self.places: dict[bytes, Place] = {}  # of runs, by task
         self.submissions = Submissions()  # with their places
         self.waits = TaskWaits()
+        self.submitted = Submissions()  # with their times, in seconds
+        self.first_begins: dict[bytes, float] = {}  # of the runs of each task
         self.flows = 0
         self.left_out = 0  # arrows
         self.threads = 0
+
+    def learn(self, event: Event, node: str, shift: float) -> None:
+        """Note what waits of tasks are computed from: waits at nodes, submissions, and the first runs."""
+        if event.kind in WAITS:
+            self.waits.add(event, node, shift)
+        elif event.kind == Kind.SUBMIT:
+            self.submitted.add(event, event.begin + shift)
+        elif event.kind in RUNS:
+            begin = event.begin + shift
+            self.first_begins[event.task_id] = min(begin, self.first_begins.get(event.task_id, begin))
+
+    def waits_of(self, run: Event, shift: float) -> list[TaskWait]:
+        """Return the long waits of the task of a run; of its first run, also that in the process."""
+        arguments, begin = zip(run.dependencies, run.places, strict=True), run.begin + shift
+        if begin > self.first_begins[run.task_id]:
+            return self.waits.of(run.task_id, arguments)
+        return self.waits.of_run(run.task_id, arguments, self.submitted.find(run.task_id), begin)
 
     def name_process(self, pid: int, name: str) -> None:
         """Name a node."""
@@ -135,8 +156,10 @@ def trace_of(nodes: dict[str, list[RingContent]], left_out: int = 0) -> list[dic
     start = min(begins, default=0.0)
     trace = Trace()
     for node, rings in nodes.items():
-        for event in (event for ring in rings for event in ring.events if event.kind in WAITS):
-            trace.waits.add(event, node, offsets[node] - start)
+        for ring in rings:
+            trace.waits.has_gaps |= ring.lost > 0 and ring.label == NODE_LABEL
+            for event in ring.events:
+                trace.learn(event, node, offsets[node] - start)
     for number, (node, rings) in enumerate(sorted(nodes.items()), 1):
         trace.name_process(number, f"node {node[:8]}")
         for ring in sorted(rings, key=lambda ring: (not ring.label.startswith("driver"), ring.label, ring.pid)):
@@ -159,6 +182,7 @@ def _add_ring(trace: Trace, pid: int, ring: RingContent, offset: float) -> None:
     rows: dict[tuple[int, int], list[Slice]] = {}
     row_of_task: dict[bytes, tuple[int, int]] = {}
     ends: list[int] = []  # of the rows of calls in an event loop
+    before: list[tuple[int, int, Event]] = []  # runs, each with the begin and the end of its wait in the process
     tids: dict[tuple[int, int], int] = {}
 
     def tid_of(row: tuple[int, int]) -> int:
@@ -172,7 +196,10 @@ def _add_ring(trace: Trace, pid: int, ring: RingContent, offset: float) -> None:
         end = max(_ns(event.stored + offset), begin)
         row = (event.lane, _free_row(ends, begin, end) if event.lane == ASYNC_LANE else 0)
         row_of_task[event.task_id] = row
-        rows.setdefault(row, []).extend(_slices_of_run(trace.waits, event, offset, begin, end))
+        waits = trace.waits_of(event, offset)
+        rows.setdefault(row, []).extend(_slices_of_run(waits, event, offset, begin, end))
+        if waits and waits[-1].stage == PROCESS:
+            before.append((_ns(waits[-1].begin), begin, event))
         trace.places[event.task_id] = Place(pid, tid_of(row), begin, end)
     for event in ring.events:
         begin = _ns(event.begin + offset)
@@ -197,6 +224,21 @@ def _add_ring(trace: Trace, pid: int, ring: RingContent, offset: float) -> None:
             rows.setdefault(row, []).append(_slice_of_wait(each, begin, end))
     for row, slices in rows.items():
         trace.add(pid, tid_of(row), slices)
+    _add_waits_in_process(trace, pid, title, before)
+
+
+def _add_waits_in_process(trace: Trace, pid: int, title: str, waits: list[tuple[int, int, Event]]) -> None:
+    """Add the waits of tasks in the process that ran them, in rows of their own."""
+    ends: list[int] = []
+    rows: dict[int, list[Slice]] = {}
+    name = f"wait:{PROCESS}"
+    for begin, end, event in sorted(waits, key=lambda wait: wait[:2]):
+        row = _free_row(ends, begin, end, PROCESS_ROWS_MAX)
+        if ends[row] == end:
+            args = {"task_id": event.task_id.hex(), "func_or_class_name": event.name, "count": 1}
+            rows.setdefault(row, []).append(Slice(begin, end, name, name, args))
+    for number, slices in rows.items():
+        trace.add(pid, trace.new_thread(pid, f"{title} [waits {number + 1}]"), slices)
 
 
 def _slice_of_wait(event: Event, begin: int, end: int) -> Slice:
@@ -208,14 +250,14 @@ def _slice_of_wait(event: Event, begin: int, end: int) -> Slice:
     return Slice(begin, end, name, name, {**args, "func_or_class_name": event.name, "count": event.tasks})
 
 
-def _slices_of_run(waits: TaskWaits, event: Event, offset: float, begin: int, end: int) -> Iterator[Slice]:
+def _slices_of_run(waits: list[TaskWait], event: Event, offset: float, begin: int, end: int) -> Iterator[Slice]:
     args: dict[str, Any] = {
         "task_id": event.task_id.hex(),
         "func_or_class_name": event.name,
         "outcome": OUTCOMES[event.outcome],
         **({"error": event.error} if event.error else {}),
     }
-    if waited := milliseconds(waits.of(event.task_id, zip(event.dependencies, event.places, strict=True))):
+    if waited := milliseconds(waits):
         args["waits_ms"] = waited
     color = "" if event.outcome == Outcome.FINISHED else "terrible"
     yield Slice(begin, end, f"task::{event.name}", f"task::{event.name}", args, color)
@@ -231,13 +273,13 @@ def _slices_of_run(waits: TaskWaits, event: Event, offset: float, begin: int, en
             yield Slice(since, until, f"task:{phase}", f"task:{phase}", {"task_id": event.task_id.hex()})
 
 
-def _free_row(ends: list[int], begin: int, end: int) -> int:
+def _free_row(ends: list[int], begin: int, end: int, most: int = ROWS_MAX) -> int:
     """The first row whose last call has ended; the last one takes what is left."""
     for number, last in enumerate(ends):
         if last <= begin:
             ends[number] = end
             return number
-    if len(ends) < ROWS_MAX:
+    if len(ends) < most:
         ends.append(end)
     return len(ends) - 1
 

@@ -25,6 +25,8 @@ WORDS = {
     "fitting_node": "a node that could run it",
     "group": "its placement group",
     "queue": "resources or a worker",
+    "worker": "the start of a process",
+    "packages": "the packages of its environment",
     PROCESS: "earlier tasks in its process",
 }
 
@@ -56,6 +58,20 @@ class TaskWaits:
         self._several: dict[bytes, list[tuple[float, int, int, TaskWait, float]]] = {}
         self._fetches: dict[tuple[bytes, int, str], list[tuple[float, float]]] = {}  # by task, place and node
         self._added = 0
+        self.has_gaps = False  # older records of nodes are lost
+
+    def of_run(
+        self, task_id: bytes, arguments: Iterable[tuple[bytes, int]], submitted: float | None, began: float
+    ) -> list[TaskWait]:
+        """Return the waits of a task, with that in the process that ran it.
+
+        Args:
+            task_id, arguments: as of `of`.
+            submitted, began: times of the task and of its first run.
+        """
+        found = self.of(task_id, arguments)
+        last = in_process(found, None if self.has_gaps else submitted, began)
+        return found if last is None else [*found, last]
 
     def add(self, event: Event, node: str, shift: float) -> None:
         """Add a record of a wait or of a fetch at a node.

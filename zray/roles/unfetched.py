@@ -44,6 +44,24 @@ def of_constructor(error: bytes) -> bool:
         return False
 
 
+def death_in_words(error: bytes) -> str:
+    """Return how an actor ended, in a line; "": unknown."""
+    try:
+        parts = _decode(memoryview(error)[1:])
+        said, line = parts[1].strip().partition("\n")[0], ""
+        if error[0] != SYSTEM_ERROR or of_constructor(error):
+            said, line = _end_of(parts[1])
+            said = f"its constructor raised {said}"
+    except (MsgspecError, TypeError, ValueError, AttributeError, IndexError):
+        return ""
+    return _short(said) + (f" ({line})" if line else "")
+
+
+def _short(said: str) -> str:
+    said = " ".join(said.split())
+    return said if len(said) <= _UNHEARD_CHARACTERS_MAX else f"{said[:_UNHEARD_CHARACTERS_MAX]} [...]"
+
+
 def unheard(error: bytes) -> str:
     """Describe a failure in a line, for a program that never fetched the value; "" if no line is needed."""
     try:
@@ -63,10 +81,7 @@ def unheard(error: bytes) -> str:
         return ""
     if not said:
         return ""
-    said = " ".join(said.split())
-    if len(said) > _UNHEARD_CHARACTERS_MAX:
-        said = f"{said[:_UNHEARD_CHARACTERS_MAX]} [...]"
-    return f"{name} failed, and nobody has fetched its result: {said}" + (f" ({where})" if where else "")
+    return f"{name} failed, and nobody has fetched its result: {_short(said)}" + (f" ({where})" if where else "")
 
 
 def _is_cancellation(traceback: str) -> bool:

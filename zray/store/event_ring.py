@@ -76,6 +76,7 @@ SIZE = RECORDS_AT + COUNT_MAX * RECORD.size
 # Records whose pages are reserved together.
 STEP = 1_024
 NAME_BYTES_MAX = 120
+NODE_LABEL = "node waits"  # of the ring of a node's process
 OTHER = 0  # the number of names beyond those that fit
 LABEL_BYTES_MAX = 1_000
 # Longer times are no times; a process submits fewer tasks at a time.

@@ -83,7 +83,7 @@ def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) 
 
     Returns:
         Facts on each actor: actor_id, class_name, name, ray_namespace, state ("ALIVE", "PENDING_CREATION",
-        "RESTARTING", "DEAD"), job_id, node_id and pid.
+        "RESTARTING", "DEAD"), job_id, node_id, pid and death_cause (how a dead one ended; None: it lives).
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
@@ -369,6 +369,7 @@ def _actor(fact: ActorFact) -> State:
         job_id=fact.job_id.hex(),
         node_id=fact.node.partition("/")[0],
         pid=fact.pid,
+        death_cause=fact.death or None,
     )
 
 

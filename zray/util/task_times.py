@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..api.submissions import Submissions
-from ..api.task_waits import FETCH, TaskWait, TaskWaits, in_process, milliseconds
+from ..api.task_waits import FETCH, TaskWait, TaskWaits, milliseconds
 from ..api.timeline import recorded_rings
 from ..ids import PARENT_HASH_BYTES, children_prefix
-from ..store.event_ring import Event, Kind, Outcome
+from ..store.event_ring import NODE_LABEL, Event, Kind, Outcome
 
 __all__: list[str] = []  # for zray.util.state
 
@@ -42,6 +42,7 @@ def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for node, rings in nodes.items():
         offset = min(ring.offset for ring in rings)  # one clock a machine
         for ring in rings:
+            waits.has_gaps |= ring.lost > 0 and ring.label == NODE_LABEL
             for event in ring.events:
                 if event.kind in RUNS:
                     runs[event.task_id.hex()] = Run(event, node, ring.pid, offset)
@@ -64,6 +65,39 @@ def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for task_id, run in sorted(runs.items(), key=lambda item: -item[1].event.end):
         times = _times(run.event.task_id, run, submissions, parents)
         yield {**_row(task_id, run), **times, **_waits(waits, run.event.task_id, run, ended, submissions)}
+
+
+def of_constructor(actor_id: str) -> dict[str, Any]:
+    """Return facts on the last recorded run of an actor's constructor, as rows of tasks have them, and its waits.
+
+    Without such a run, the times are None, and the waits are all that nodes have recorded.
+    """
+    nodes, _ = recorded_rings("the waits of an actor")
+    wanted = bytes.fromhex(actor_id)
+    runs: list[Run] = []
+    ended: dict[str, Run] = {}
+    waits = TaskWaits()
+    for node, rings in nodes.items():
+        offset = min(ring.offset for ring in rings)
+        for ring in rings:
+            for event in ring.events:
+                if event.kind in RUNS:
+                    ended[event.task_id.hex()] = Run(event, node, ring.pid, offset)
+                elif event.kind == Kind.CONSTRUCTOR and event.task_id == wanted:
+                    runs.append(Run(event, node, ring.pid, offset))
+                elif event.kind in (Kind.STAGE, Kind.FETCH):
+                    waits.add(event, node, offset)
+    runs.sort(key=lambda run: run.event.begin + run.offset)
+    run, since = (runs[-1] if runs else None), 0.0
+    if len(runs) > 1:  # it was restarted
+        since = runs[-2].event.stored + runs[-2].offset
+    times = _times(wanted, run, Submissions(), {})
+    if run is None:
+        found = waits.of(wanted)
+    else:
+        arguments = zip(run.event.dependencies, run.event.places, strict=True)
+        found = waits.of_run(wanted, arguments, None, run.event.begin + run.offset)
+    return {**times, **_facts_of_waits([wait for wait in found if wait.end > since], run, ended)}
 
 
 def _times(
@@ -97,10 +131,14 @@ def _waits(
 ) -> dict[str, Any]:
     """The long waits of a task, and when the last ones for a worker and for an argument's way began."""
     arguments = zip(run.event.dependencies, run.event.places, strict=True) if run is not None else ()
-    found = waits.of(task_id, arguments)
-    if run is not None and submissions is not None:
-        last = in_process(found, submissions.find(task_id), run.event.begin + run.offset)
-        found += [last] if last is not None else []
+    if run is None or submissions is None:
+        found = waits.of(task_id, arguments)
+    else:
+        found = waits.of_run(task_id, arguments, submissions.find(task_id), run.event.begin + run.offset)
+    return _facts_of_waits(found, run, ended)
+
+
+def _facts_of_waits(found: list[TaskWait], run: Run | None, ended: dict[str, Run]) -> dict[str, Any]:
     return {
         "queue_time_ms": _last_begin(found, "queue"),
         "fetch_time_ms": _last_begin(found, FETCH),

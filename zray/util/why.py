@@ -12,6 +12,7 @@ from ..ids import FIRST_RETURN, OBJECT_ID_BYTES, TASK_ID_BYTES
 from ..wire.listing import TASK_ENDED
 from ..wire.reasons import Explain, ExplainReply
 from . import state
+from .task_times import of_constructor
 
 __all__ = ["why"]
 
@@ -20,10 +21,14 @@ ROWS = 1_000_000
 # Tasks that are explained where no id is given: those that wait for longest.
 WAITING_SHOWN = 3
 SHORT_ID = 8
-# What calls have waited for, where these words are others than for tasks.
-OF_CALLS = {
-    "queue": "earlier calls of its actor, or for the actor to start",
-    PROCESS: "earlier calls in the process of its actor",
+CONSTRUCTOR = "CONSTRUCTOR"
+PHASES = {"read_arguments": "read arguments", "run": "run"}  # of a constructor
+# What calls and constructors have waited for, where these words are others than for tasks.
+OTHER_WORDS = {
+    ("ACTOR_TASK", "queue"): "earlier calls of its actor, or for the actor to start",
+    ("ACTOR_TASK", PROCESS): "earlier calls in the process of its actor",
+    (CONSTRUCTOR, "queue"): "resources",
+    (CONSTRUCTOR, PROCESS): "its process to begin",
 }
 
 
@@ -133,8 +138,8 @@ def _of_waits(row: Any) -> list[str]:
         if stage == FETCH:
             continue
         line = f"  waited {ms:,.1f} ms for {WORDS[stage]}"
-        if stage in OF_CALLS and row["type"] == "ACTOR_TASK":
-            line = f"  waited {ms:,.1f} ms for {OF_CALLS[stage]}"
+        if words := OTHER_WORDS.get((row["type"], stage)):
+            line = f"  waited {ms:,.1f} ms for {words}"
         if stage == "arguments":
             if FETCH in waits:
                 line += f", of these {waits[FETCH]:,.1f} ms for {WORDS[FETCH]}"
@@ -148,14 +153,24 @@ def _of_actor(row: Any) -> list[str]:
     named = f" named {row['name']!r}" if row["name"] else ""
     line = f"actor {row['class_name']}{named} ({row['actor_id']}) is {row['state']}"
     if row["state"] in ("ALIVE", "DEAD"):
-        place = f" on node {row['node_id'][:SHORT_ID]}, in process {row['pid']}"
+        place = f" on node {row['node_id'][:SHORT_ID]}" + (f", in process {row['pid']}" if row["pid"] else "")
+        place += f": {printable(row['death_cause'])}" if row["death_cause"] else ""
         calls = state.list_tasks(filters=[("actor_id", "=", row["actor_id"])], limit=ROWS)
         open_ = [call for call in calls if call["state"] not in TASK_ENDED]
-        lines = [line + place]
+        lines = [line + place, *_of_constructor(row["actor_id"])]
         for call in open_[:WAITING_SHOWN]:
             lines += [f"  {text}" for text in _of_task(call)]
         return lines
     return [f"{line}:", *_explained([bytes.fromhex(row["actor_id"]) + FIRST_RETURN], 1, row["node_id"])]
+
+
+def _of_constructor(actor_id: str) -> list[str]:
+    """Lines on the last run of an actor's constructor, and on what it had waited for."""
+    row = of_constructor(actor_id)
+    lines = []
+    if phases := row["phases_ms"]:
+        lines.append("  constructor: " + ", ".join(f"{PHASES[name]} {phases[name]:,.3f} ms" for name in PHASES))
+    return lines + _of_waits({**row, "type": CONSTRUCTOR})
 
 
 def _of_node(row: Any) -> list[str]:

@@ -29,6 +29,8 @@ class Stage(IntEnum):
     ROOM = 4  # room on any node
     FITTING_NODE = 5  # a node that could ever run it
     GROUP = 6  # the place of its placement group
+    WORKER = 7  # an actor that has all else: a process
+    PACKAGES = 8  # likewise, a process with the packages of its environment
 
 
 class EventRingFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):

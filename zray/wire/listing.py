@@ -23,6 +23,7 @@ class ActorFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """One actor.  `state` is Ray's name of the state.
 
     `pid` is 0 while no process runs the actor.  A dead actor has the pid of its last process.
+    `death` says how a dead actor has ended.
     """
 
     actor_id: ShortBytes
@@ -33,6 +34,7 @@ class ActorFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     job_id: ShortBytes
     node: Text
     pid: Natural = 0
+    death: Text = ""
 
     @property
     def has_ended(self) -> bool:

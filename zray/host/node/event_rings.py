@@ -9,7 +9,7 @@ from collections import deque
 
 from ...ids import TASK_ID_BYTES
 from ...roles.work_effects import RecordFetch, RecordWait
-from ...store.event_ring import RECORDS_AT, EventRing, Kind, place_of, reserved_bytes
+from ...store.event_ring import NODE_LABEL, RECORDS_AT, EventRing, Kind, place_of, reserved_bytes
 from ...store.segment import event_ring_name, event_rings_of, read_start, unlink
 
 # Bytes of the copies that are kept of ended processes; the oldest go.
@@ -78,7 +78,7 @@ class WaitRecords:
     def _new_ring(self) -> EventRing | None:
         if not self.has_failed:
             try:
-                self.ring = EventRing(self.session, "node waits")
+                self.ring = EventRing(self.session, NODE_LABEL)
             except OSError:
                 self.has_failed = True  # the session goes on without these records
         return self.ring

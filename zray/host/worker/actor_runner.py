@@ -149,18 +149,18 @@ class ActorHost(Instance):
                 self.pools[group] = ThreadPoolExecutor(count, f"zray-actor-{group}" if group else "zray-actor")
         # Children submitted outside calls, by threads and by save and restore methods, are not repeated in a later
         # process of the actor: their ids are specific to this process.
-        stray, constructor = (
+        worker.root, constructor = (
             Submitter(task_id, self.options.class_name, self.actor_id, self.options.where, path)
             for task_id, path in ((worker.root.task_id, b""), (spec.task_id, worker.path_of(spec)))
         )
-        worker.root = stray
-        worker.call = Call(spec, submitter=stray if self.order.checkpoint else constructor)
+        worker.call = Call(spec, submitter=worker.root if self.order.checkpoint else constructor)
         threads.fit(self.options.resources)
-        began = time.perf_counter()
+        began, read = time.perf_counter(), 0.0
         try:
             cls = function_of(worker, spec.function_id)
             suggest(cls)
             args, kwargs = worker.arguments_of(spec)
+            read = time.perf_counter()
             if self.async_calls is not None:
                 self.instance = self.async_calls.construct(cls, args, kwargs)
             elif self.recovery is not None and self.order.checkpoint:
@@ -170,14 +170,14 @@ class ActorHost(Instance):
             if self.leavers:
                 raise ActorExit(0)
         except BaseException as error:
-            self._constructed(began, error)
+            self._constructed(began, read, error)
             if isinstance(error, ActorExit) and os.getpid() == worker.pid:
                 reason = self.left_by(error)
                 leave(worker, reason, ActorExited(self.actor_id, reason))
             worker.say(ActorStartFailed(self.actor_id, self.death_by(error)))
             worker.flush()
             return
-        self._constructed(began)
+        self._constructed(began, read)
         try:
             if self.recovery is not None and self.order.calls:
                 self.recovery.run_again()
@@ -197,11 +197,11 @@ class ActorHost(Instance):
             self.recovery.given.clear()
         self.leave_if_asked()
 
-    def _constructed(self, began: float, error: BaseException | None = None) -> None:
+    def _constructed(self, began: float, read: float, error: BaseException | None = None) -> None:
         if self.worker.events is not None:
             end = time.perf_counter()
             spec, options = self.order.spec, self.options
-            self.worker.events.ran(Kind.CONSTRUCTOR, spec, began, 0.0, end, end, error, actor=options)
+            self.worker.events.ran(Kind.CONSTRUCTOR, spec, began, read, end, end, error, actor=options)
         if error is not None and not self.is_restored:
             keep(self.worker, self.order.spec, self.options.class_name, error, kind="constructor")
 

@@ -300,11 +300,16 @@ class Actor(Struct, eq=False):
     unclaimed: int = 0  # the shard's words on it that are awaited (ActorAt)
     guardian: str = ""  # the local scheduler that has it made again if this node is lost
     is_guarded: bool = False  # it has said that it can
+    has_all_but_a_worker: bool = False  # it has waited for a process alone
     is_going: bool = False  # last handle gone, or exit_actor(): leaves when its calls are done
     has_shutdown: bool = False  # its class has something to run before its process ends
     killed: str = ""  # why it must not be restarted
     down_since: float | None = None  # it is restarted, and its process died then
     death: bytes = b""  # the error value that calls get
+
+    def lacks_a_worker(self, *, alone: bool) -> None:
+        """Note whether the actor has waited for a process alone."""
+        self.has_all_but_a_worker = alone
 
     def has_begun(self, task: Task) -> bool:
         """Return whether a call has begun in an earlier process, or on another node whose log is not here yet."""

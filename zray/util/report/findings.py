@@ -193,8 +193,7 @@ def _recorded(runs: Runs, steps: list[Step]) -> str:
     """What nodes have recorded of the waits in these steps, in words; "": nothing."""
     found: dict[str, float] = {}
     for step in steps:
-        run = runs.runs[step.run] if step.run is not None else None
-        for wait in runs.at_nodes.of(run.task_id, zip(run.dependencies, run.places, strict=False)) if run else ():
+        for wait in runs.waits_of(step.run) if step.run is not None else ():
             seconds = min(wait.end, step.end) - max(wait.begin, step.begin)
             if seconds > 0:
                 found[wait.stage] = found.get(wait.stage, 0.0) + seconds
@@ -202,7 +201,7 @@ def _recorded(runs: Runs, steps: list[Step]) -> str:
         found["arguments"] = max(found.get("arguments", 0.0) - found[FETCH], 0.0)
     longest = sorted(found, key=lambda stage: -found[stage])[:STAGES_SHOWN]
     told = [f"{text_of(found[stage])} for {WORDS[stage]}" for stage in longest if found[stage] > 0]
-    return f"By the records of nodes, {' and '.join(told)}." if told else ""
+    return f"By the records, {' and '.join(told)}." if told else ""
 
 
 def _most(waits: list[Step], kinds: dict[str, bool], are_calls: bool) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...api.submissions import Submissions
-from ...api.task_waits import TaskWaits
+from ...api.task_waits import TaskWait, TaskWaits
 from ...host.client.event_log import ASYNC_LANE
 from ...ids import PARENT_HASH_BYTES, children_prefix
-from ...store.event_ring import Event, Kind, Need, Outcome, RingContent
+from ...store.event_ring import NODE_LABEL, Event, Kind, Need, Outcome, RingContent
 
 __all__: list[str] = []  # for `zray report`
 
@@ -103,6 +103,14 @@ class Runs:
         for place, run in enumerate(self.runs):
             self.places.setdefault(run.task_id, []).append(place)
 
+    def waits_of(self, place: int) -> list[TaskWait]:
+        """The long waits of the task of a run; of its first run, also that in the process."""
+        run = self.runs[place]
+        arguments = zip(run.dependencies, run.places, strict=False)
+        if self.places[run.task_id][0] != place:
+            return self.at_nodes.of(run.task_id, arguments)
+        return self.at_nodes.of_run(run.task_id, arguments, run.submitted, run.begin)
+
     def run_at(self, task_id: bytes, moment: float) -> int | None:
         """The place of the last run of a task that began by a moment."""
         places = self.places.get(task_id, ())
@@ -152,7 +160,8 @@ def runs_of(
     recent.sort(key=lambda each: (not each[1].label.startswith("driver"), each[0], each[1].pid))  # programs come first
     submissions, parents, at_nodes = Submissions(), _children_of_program(recent, pid), TaskWaits()
     waiters: dict[bytes, bytes] = {}
-    for node, _, events in recent:
+    for node, ring, events in recent:
+        at_nodes.has_gaps |= ring.lost > 0 and ring.label == NODE_LABEL
         for event in events:
             if event.kind == Kind.SUBMIT:
                 submissions.add(event, event.begin + shifts[node])

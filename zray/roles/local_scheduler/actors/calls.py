@@ -160,6 +160,7 @@ class Calls:
     def want_worker(self, actor: Actor, state: ActorState, *, may_leave: bool = True) -> None:
         """Start the actor locally, or on another node if there is no room now."""
         actor.state = state
+        actor.lacks_a_worker(alone=False)
         self.node.stages.begins(actor.creation)
         self.node.code.lasts(actor)
         self.wanting[actor.actor_id] = actor
@@ -255,14 +256,18 @@ class Calls:
             return
         if (worker := self.node.pool.take_for(actor)) is not None:
             self._start(actor, worker)
-        elif not actor.options.hosted or self.node.pool.hosts.find(actor) is None:  # else its former run ends soon
+            return
+        if not actor.has_all_but_a_worker:
+            self.node.stages.actor_lacks_a_worker(actor)
+            actor.lacks_a_worker(alone=True)
+        if not actor.options.hosted or self.node.pool.hosts.find(actor) is None:  # else its former run ends soon
             self.node.pool.start_for_actor(actor.options)
 
     def _start(self, actor: Actor, worker: Worker) -> None:
         node = self.node
         del self.wanting[actor.actor_id]
         self.promise(actor.options, -1)
-        node.stages.actor_starts(actor.creation, actor.options.class_name)
+        node.stages.actor_starts(actor)
         gpus = node.dispatch.lending.begin(worker, actor.options.resources, 0).gpus
         node.resources.hold(actor.options.resources)
         node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere

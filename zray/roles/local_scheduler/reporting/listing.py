@@ -25,6 +25,7 @@ from ....wire.listing import HOLDERS_MAX, ROWS_MAX, ActorFact, ListWork, ObjectF
 from ....wire.task_spec import StoredValue, TaskOptions
 from ...kept import Latest
 from ...role import on
+from ...unfetched import death_in_words
 from ..tables import Actor, ActorState
 from ..task import FORWARDED, Task, TaskState
 
@@ -259,6 +260,7 @@ class Listings:
             actor.job.job_id,
             self.node.address,
             actor.pid if worker is not None or is_dead else 0,
+            death_in_words(actor.death) if is_dead else "",
         )
 
     def _tasks(self, most: int) -> list[TaskFact]:

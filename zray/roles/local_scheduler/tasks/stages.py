@@ -18,9 +18,10 @@ from ..task import Task, TaskState
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
+    from ..tables import Actor
 
 # Numbers in place of members: a member takes longer in each operation.
-ARGUMENTS, QUEUE, PLACING, ROOM, FITTING_NODE, GROUP = map(int, Stage)
+ARGUMENTS, QUEUE, PLACING, ROOM, FITTING_NODE, GROUP, WORKER, PACKAGES = map(int, Stage)
 STAGES: dict[int, int] = {
     TaskState.WAITING: ARGUMENTS,
     TaskState.READY: QUEUE,
@@ -75,25 +76,35 @@ class Stages:
             self._record(ARGUMENTS, task)
             self.begins(task)
 
-    def actor_starts(self, creation: Task, class_name: str) -> None:
-        """Record the wait of an actor for resources and its process."""
-        if self.is_on and self.node.now - creation.since >= LONG_SECONDS:
-            self._record(QUEUE, creation, class_name)
+    def actor_lacks_a_worker(self, actor: Actor) -> None:
+        """Record the wait of an actor for all but a process.  The wait for a process begins."""
+        if self.is_on:
+            self.actor_starts(actor)
+            self.begins(actor.creation)
+
+    def actor_starts(self, actor: Actor) -> None:
+        """Record the last wait of an actor before it starts."""
+        if self.is_on and self.node.now - actor.creation.since >= LONG_SECONDS:
+            packages = actor.options.environment.packages
+            stage = (PACKAGES if packages else WORKER) if actor.has_all_but_a_worker else QUEUE
+            self._record(stage, actor.creation, actor.options.class_name)
 
     def are_sent(self, batch: Collection[Task], last: Task, *, are_alike: bool) -> None:
         """Record the waits of tasks or calls that a worker is sent now.
+
+        A short wait is recorded too of one that runs again: what was before its last wait is none in its process.
 
         last: of the batch.  are_alike: all come from one queue, in its order.
         """
         if not self.is_on:
             return
         first, long_ago = next(iter(batch)), self.node.now - LONG_SECONDS
-        if first.came[1] > long_ago < last.came[1]:
+        if first.came[1] > long_ago < last.came[1] and not first.attempts:
             return
         if are_alike and _follow_each_other(batch, first, last):
             self._record(QUEUE, first, "", last.since, len(batch))
             return
-        for together in _runs_of([task for task in batch if task.came[1] <= long_ago]):
+        for together in _runs_of([task for task in batch if task.came[1] <= long_ago or task.attempts]):
             # One that lacks an argument is sent along with the maker of that.
             stage = ARGUMENTS if together[0].missing else QUEUE
             self._record(stage, together[0], "", together[-1].since, len(together))
