@@ -1,7 +1,9 @@
 """A head whose records are on a real server of Redis or Valkey: restarts, silence, refusals, and the password."""
 
 import os
+import shutil
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.gates import until
 from tests.host.test_head_restarts import Restartable, connect_to
 from tests.store.redis_servers import needs_server, running
 from zray.cluster_utils import Cluster
+from zray.exceptions import ClusterLostError
 from zray.host.client import control
 from zray.host.process.process_utils import children_of
 from zray.host.security import token_input
@@ -100,11 +103,14 @@ def test_a_head_goes_on_with_the_records_on_its_server(nothing_left, tmp_path, p
             found = zray.get_actor("kept", namespace="it")
             assert zray.get(found.add.remote(), timeout=20) == 2
             assert stalls(made) == [address.notice] * bool(plan)
+            task = zray.remote(len).options(resources={"far": 0.1}, num_cpus=0)
+            assert zray.get(task.remote("code"), timeout=20) == 4
             server.signal(signal.SIGSTOP)
             _, new = counter()
             until(lambda: len(stalls(made)) > bool(plan))
             assert "cannot write its log: the server does not answer for 2 s (unix://" in stalls(made)[0]
-            assert zray.get(found.add.remote(), timeout=20) == 3  # calls ask no shard
+            assert zray.get([found.add.remote(), task.remote("it")], timeout=20) == [3, 2]
+            assert len(zray.nodes()) == 3
             server.signal(signal.SIGCONT)
             assert zray.get(new, timeout=20) == 1
             until(lambda: len(stalls(made)) == bool(plan))
@@ -132,14 +138,44 @@ def test_what_a_head_refuses(nothing_left, tmp_path):
         server.kill()
         assert address in refused("No such file|refused", gcs_store=address)
         server.start(appendonly="yes")
-        with Cluster(True, head_node_args={"num_cpus": 0, "state_dir": state, "gcs_store": address}):
-            until(lambda: any(server.order("LLEN", key) for key in server.order("KEYS", "*:log")))
+        with Cluster(True, head_node_args={"num_cpus": 0, "state_dir": state, "gcs_store": address}) as cluster:
+            write(cluster, server)
         server.order("FLUSHALL")
         refused("it has 0 records of .* were acknowledged")
     log = str(tmp_path / "log")
     with Cluster(True, head_node_args={"num_cpus": 0, "state_dir": log}):
         pass
     refused("cannot move to redis://localhost:6379/0", state_dir=log, gcs_store="redis://localhost")
+
+
+def write(cluster, server):
+    """Have a head write a record."""
+    with zray.init(address=cluster.address):
+        zray.get(zray.remote(Counter).options(num_cpus=0).remote().add.remote(), timeout=20)
+        until(lambda: any(server.order("LLEN", key) for key in server.order("KEYS", "*:log")))
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_a_second_head_is_refused_and_the_one_that_was_cut_off_ends(nothing_left, tmp_path):
+    first, second = (str(tmp_path / name) for name in ("first", "second"))
+    how = {"num_cpus": 1, "port": free_port()}
+    with running() as server, Cluster() as old:
+        old.add_node(**how, state_dir=first, gcs_store=server.address().text)
+        write(old, server)
+        shutil.copytree(first, second)
+        how = {**how, "port": free_port(), "state_dir": second}
+        with pytest.raises(ConnectionError, match="is in use under zray:.*:gcs-0:0 by the connection [0-9]+ from"):
+            Cluster(True, head_node_args=how)
+        server.order("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")  # as a cut cable, much later
+        with Cluster(True, head_node_args=how) as new:
+            with zray.init(address=old.address), pytest.raises(ClusterLostError, match="this head has been replaced"):
+                zray.get(zray.remote(Counter).remote().add.remote(), timeout=20)
+            with zray.init(address=new.address):
+                assert zray.get(zray.remote(Counter).remote().add.remote(), timeout=20) == 1
 
 
 def test_the_password_in_a_file(tmp_path, monkeypatch):

@@ -55,7 +55,9 @@ class RedisServer:
     def start(self, **settings):
         words = {**self.settings, "unixsocket": self.socket, "dir": self.data}
         words |= {name.replace("_", "-"): value for name, value in settings.items()}
-        command = [self.program, *(word for name, value in words.items() for word in (f"--{name}", value))]
+        command = [self.program]
+        for name, value in words.items():
+            command += [f"--{name}", *(value if isinstance(value, list) else [value])]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         said = ""
         while "eady to accept connections" not in said:

@@ -15,7 +15,6 @@ from zray.store.redis_store import APPEND, MARK, RedisStore
 
 pytestmark = needs_server
 GROUP = [b"one", b"", b"three" * 9]
-ROOM = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +269,7 @@ def test_a_store_whose_mark_is_older_than_the_server_goes_on(server, tmp_path):
 def test_a_server_without_memory_is_a_full_store_until_it_has_some(server, tmp_path):
     store = server.store(tmp_path / "a")
     store.append(GROUP)
-    server.order("CONFIG", "SET", "maxmemory", str(ROOM))
+    server.order("CONFIG", "SET", "maxmemory", server.order("INFO", "memory")["used_memory"] // 2)
     for write, arguments in (store.append, [[b"more"] * 3_000]), (store.begin_snapshot, []), (store.append, [[b"x"]]):
         if write == store.begin_snapshot:
             write(*arguments)  # an order that frees

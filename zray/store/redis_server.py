@@ -181,7 +181,7 @@ class Server:
         said = str(error)
         for word, (why, until) in _REFUSES.items():
             # A server of version 6.2 names the script first, and then what became of it.
-            begins = said.startswith((f"{word} ", _IN_SCRIPTS.get(word, f"{word} ")))
+            begins = said.startswith(f"{word} ") or any(words in said for words in _IN_SCRIPTS.get(word, ()))
             if begins or f"-{word} " in said or type(error).__name__ == _CLASSES.get(word):
                 return StoreFull(f"{place}: {said}", why, place, until)
         return StoreBroken(f"{place}: {said}")
@@ -194,7 +194,7 @@ class Server:
 
 
 # The client library takes the first word away from the errors that it knows.
-_IN_SCRIPTS = {"NOPERM": "The user executing the script can't run this command"}
+_IN_SCRIPTS = {"NOPERM": ("can't run this command", "has no permissions to run")}
 _CLASSES = {"OOM": "OutOfMemoryError", "READONLY": "ReadOnlyError", "NOPERM": "NoPermissionError"}
 
 
