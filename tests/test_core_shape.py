@@ -94,6 +94,7 @@ ADDED = {
         "statements": 27,
         "lines of imports": 2,
     },
+    "waits that have not ended in event records": {"code lines": 14, "statements": 14},
     "records of waits by consecutive ids": {"code lines": 19, "statements": 17},
     "items that are lost while their generator still runs": {
         "files": 1,

@@ -4,16 +4,20 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import zray
 from tests.browser import CUT, look_at, needs_chromium
+from tests.gates import until
 from zray.api.run_records import read_run
 from zray.store.event_ring import Event, Kind, Outcome, RingContent
 from zray.util.report.content import content_of
 from zray.util.report.page import page_of
+from zray.util.state import list_tasks
 
 DRAWN = "root.dataset.drawn || root.dataset.error"
 
@@ -97,6 +101,37 @@ def test_sums_of_a_session_that_runs(start):
     found = sums()
     assert_sums(found)
     assert dict(found["facts"])["End"] == "it runs"
+
+
+@zray.remote
+def hold(gate):
+    gate.wait()
+
+
+def test_task_that_runs_and_wait_of_the_program_are_in_the_sums(start, gate):
+    start(num_cpus=1)
+    zray.get(load.remote(1))
+    held, found = hold.remote(gate), []
+
+    def look():
+        until(lambda: [task for task in list_tasks() if task.run_ms])
+        began = time.monotonic()
+        until(lambda: time.monotonic() - began > 1.0)
+        found.append(sums())
+        gate.open()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        zray.get(held)
+    finally:
+        thread.join()
+    ((report,),) = [found]
+    seconds = {each["name"]: each["total"] for each in report["functions"]}
+    assert seconds["hold"] > 1.0
+    assert "% of the time hung on `hold`: one run" in report["findings"][0]["text"]
+    assert not [each for each in report["findings"] if "the program itself computed" in each["text"]]
+    assert report["notes"] == ["2 runs and waits have not ended: they are shown up to now."]
 
 
 def test_page_is_written_and_needs_nothing_else(record, tmp_path):

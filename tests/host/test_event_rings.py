@@ -80,6 +80,14 @@ def test_waits_at_the_node_are_in_a_ring_of_its_process(rings):
     assert (fetch.kind, fetch.size, fetch.place) == (Kind.FETCH, 50, 2)
 
 
+def test_wait_that_has_not_ended_is_in_the_ring(rings, monkeypatch):
+    made = ring(1, 1, monkeypatch)
+    for since in (1.5, 0.0):
+        made.waits(since)
+        (data,), _ = rings.read(1 << 30)
+        assert read_ring(data).waits_since == since
+
+
 def test_node_without_memory_for_a_ring_goes_on(rings, monkeypatch):
     def refuse(*arguments):
         raise OSError(28, "no space left on device")

@@ -5,6 +5,7 @@ copies the ring, and removes its name.  The layout, little-endian:
 
     0        magic, pid, offset from the monotonic to the wall clock (seconds), records with pages, length of the label,
              label
+    4088     when the main thread began to wait in `get` or `wait` (monotonic clock); 0.0: it does not wait
     4096     names: 2 bytes of length each, UTF-8, in the order of their numbers from 1 on; a length of 0 ends them
     65536    records of RECORD.size bytes, by their serial number modulo their count
 
@@ -68,7 +69,8 @@ _IS_NATIVE = sys.byteorder == "little" and struct.calcsize("L") == 8
 WHOLE = struct.Struct("16sddddLL" if _IS_NATIVE else "<16sddddQQ")
 KIND_AT, SERIAL_AT = 52, 56  # in a record
 LENGTH = struct.Struct("<H")
-NAMES_AT = 4096
+WAIT = struct.Struct("<d")
+WAIT_AT, NAMES_AT = 4088, 4096
 RECORDS_AT = 65536
 # The latest records of a process: 1 MiB, as much as it writes of them.
 COUNT_MAX = 16_384
@@ -170,6 +172,7 @@ class RingContent(NamedTuple):
     """Content of a ring.
 
     offset: seconds from the monotonic clock to 1970.  lost: number of records that later ones have replaced.
+    waits_since: when its main thread began to wait; 0.0: it does not wait, or that is unknown.
     """
 
     pid: int
@@ -177,6 +180,7 @@ class RingContent(NamedTuple):
     label: str
     events: list[Event]
     lost: int
+    waits_since: float = 0.0
 
 
 def reserved_bytes(head: bytes) -> int:
@@ -267,6 +271,10 @@ class EventRing:
         serial, place = self.next_record()
         if serial < self.limit or (place := self.reserved(serial, place)):
             WHOLE.pack_into(self.memory, place, task_id, begin, read, end, stored, facts, serial)
+
+    def waits(self, since: float) -> None:
+        """Say when the main thread began to wait; 0.0: it goes on."""
+        WAIT.pack_into(self.memory, WAIT_AT, since)
 
     def add_dependencies(self, object_ids: Sequence[bytes]) -> None:
         """Write the arguments of the run that was recorded last by this thread."""
@@ -361,7 +369,8 @@ def read_ring(data: bytes) -> RingContent | None:
             )
         )
     lost = max(records[-1][0] + 1 - len(records), 0) if records else 0
-    return RingContent(pid, offset, label, events, lost)
+    (since,) = WAIT.unpack_from(data, WAIT_AT)
+    return RingContent(pid, offset, label, events, lost, since if 0 <= since <= SECONDS_MAX else 0.0)
 
 
 def _times_of(kind: int, begin: float, read: float, end: float, stored: float) -> tuple[float, float, float, float]:

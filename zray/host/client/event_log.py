@@ -146,8 +146,14 @@ class EventLog:
         end = perf_counter()
         self.add(kind, task_id, begin, begin, end, end, self.ring.number_of(name), lane=self.lane())
 
+    def waits(self, since: float) -> None:
+        """Say since when this thread waits, if it is the main thread: the record of the wait follows at its end."""
+        if threading.get_ident() == self.main_thread:
+            self.ring.waits(since)
+
     def waited(self, kind: int, task_id: bytes, begin: float, name: str, object_ids: list[bytes], wanted: int) -> None:
         """Record a wait of a task or of the program, from `begin` until now, and what it was for."""
+        self.waits(0.0)
         self.span(kind, task_id, begin, name)
         if object_ids:
             self.ring.add_needs(object_ids, wanted)

@@ -308,7 +308,7 @@ class Runtime:
             if missing:
                 if len(missing) < len(refs):
                     self.waiting.raise_failure(ref.id for ref in refs)
-                began = time.perf_counter()
+                began = self.wait_begins()
                 try:
                     self.waiting.for_values(missing, timeout)
                 finally:
@@ -374,7 +374,7 @@ class Runtime:
         self.refuse_in_the_middle()
         if self.client.buffered:
             self.flush()
-        began = time.perf_counter()
+        began = self.wait_begins()
         try:
             return self.waiting.until_ready(ids, count, timeout, fetch)
         finally:
@@ -388,6 +388,13 @@ class Runtime:
         """Record what this thread has done since `began` (of time.perf_counter)."""
         if self.events is not None:
             self.events.span(kind, self.running_task_id(), began, name)
+
+    def wait_begins(self) -> float:
+        """Return the time at which a wait of this thread begins, and let readers of the records know it."""
+        began = time.perf_counter()
+        if self.events is not None:
+            self.events.waits(began)
+        return began
 
     def note_wait(self, kind: int, began: float, name: str, ids: list[bytes], wanted: int) -> None:
         """Record a wait of this thread since `began`, for so many of the objects."""

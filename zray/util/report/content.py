@@ -92,6 +92,8 @@ def _notes(record: RunRecord, runs: Runs) -> list[str]:
         notes.append(f"The records of {record.left_out} processes are missing: they did not fit, or did not answer.")
     if len(runs.runs) > DRAWN_MAX:
         notes.append(f"The timeline shows the longest {DRAWN_MAX:,} of {len(runs.runs):,} runs; all sums have all.")
+    if record.unfinished:
+        notes.append(f"{record.unfinished:,} runs and waits have not ended: they are shown up to now.")
     if record.end is None:
         notes.append("The program was killed: its last moments are missing.")
     return notes
