@@ -83,6 +83,10 @@ class RedisServer:
         query = "&".join(f"{name}={value}" for name, value in options.items())
         return parse(f"unix://{socket_path or self.socket}" + (f"?{query}" if query else ""))
 
+    def log(self):
+        """The file to which the server appends: of version 7, or an older one."""
+        return next(Path(self.data).glob("appendonlydir/*.incr.aof"), Path(self.data) / "appendonly.aof")
+
     def client(self, **how):
         import redis
 

@@ -1,5 +1,6 @@
 """The store on a server: nothing acknowledged is lost or doubled, whatever becomes of the server or of the store."""
 
+import itertools
 import os
 import re
 import shutil
@@ -9,7 +10,7 @@ import pytest
 
 from benchmarks import redis_store
 from tests.store.redis_servers import PROGRAM, PROGRAMS, Proxy, needs_server, running
-from zray.store import redis_server
+from zray.store import owner, redis_server
 from zray.store.durable import StoreAway, StoreBroken, StoreDamaged, StoreFull, StoreLocked
 from zray.store.redis_store import APPEND, MARK, RedisStore
 
@@ -87,6 +88,60 @@ def test_a_second_store_is_locked_out_while_the_first_is_connected(lasting, tmp_
     first.append(GROUP)
     first.close()
     lasting.store(tmp_path / "b", "zray:locked:0", patience=5.0).close()
+
+
+def test_a_dead_owner_whose_connection_stays_is_replaced_at_once(lasting, tmp_path, monkeypatch):
+    """A connection is left by a machine without power; here by a process that had no time to start anew."""
+    first = lasting.store(tmp_path / "a", "zray:dead:0")
+    machine, boot, namespace, pid, started = owner.place().split(" ")
+    for place, is_dead in [
+        (f"{machine} {boot} {namespace} {pid} {started}", False),
+        (f"another {boot}x {namespace} {pid} {started}", False),
+        (f"{machine} {boot} pid:[1] {pid} 1", False),
+        ("", False),
+        (f"{machine} {boot} {namespace} {pid} 1", True),
+        (f"{machine} another {namespace} {pid} {started}", True),
+    ]:
+        lasting.order("HSET", "zray:dead:0:head", "place", place)
+        assert owner.has_ended(place) is is_dead
+        if is_dead:
+            lasting.store(tmp_path / "b", "zray:dead:0").close()
+            continue
+        with pytest.raises(StoreLocked):
+            lasting.store(tmp_path / "b", "zray:dead:0")
+    with pytest.raises(StoreBroken, match="replaced"):
+        first.append(GROUP)
+    first.close()
+
+
+def test_a_write_of_the_server_that_was_cut_off_counts_as_a_whole_or_not_at_all(server, tmp_path):
+    store = server.store(tmp_path / "a")
+    store.append(GROUP)
+    store.begin_snapshot()
+    store.add_to_snapshot(b"state")
+    file, sizes = server.log(), [server.log().stat().st_size]
+    group = [b"%d" % number for number in range(1_500)]  # more than the script writes at a time
+    store.append(group)
+    sizes.append(file.stat().st_size)
+    store.end_snapshot()
+    sizes.append(file.stat().st_size)
+    store.close()
+    server.kill()
+    whole = file.read_bytes()
+    states = [(GROUP, []), ([*GROUP, *group], []), (group, [b"state"])]
+    found = set()
+    for number, (start, end) in enumerate(itertools.pairwise(sizes)):
+        for size in [*range(start, end, (end - start) // 5), end - 1, end]:
+            file.write_bytes(whole[:size])
+            (tmp_path / "a" / MARK).unlink()
+            server.start()
+            store = server.store(tmp_path / "a")
+            state = (read(store), parts(store))
+            found.add(states.index(state))
+            assert state == states[number + (size == end)], size
+            store.close()
+            server.kill()
+    assert found == {0, 1, 2}
 
 
 def test_a_store_that_was_replaced_writes_nothing_more(server, tmp_path):

@@ -142,13 +142,13 @@ class Server:
         except (self.redis.RedisError, OSError) as error:
             raise self.translated(error) from error
 
-    def number(self, key: str, field: str) -> int:
-        """Return a number of a hash; 0 where it is absent.
+    def field(self, key: str, name: str) -> str:
+        """Return a field of a hash; "" where it is absent.
 
         Raises: as run.
         """
         try:
-            return int(self.client.hget(key, field) or 0)
+            return (self.client.hget(key, name) or b"").decode(errors="replace")
         except (self.redis.RedisError, OSError) as error:
             raise self.translated(error) from error
 

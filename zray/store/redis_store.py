@@ -1,7 +1,7 @@
 """A `durable.Store` on a Redis or Valkey server, under a prefix of keys; pages stay in a folder of this machine.
 
     <prefix>:head      owner, epoch, base (the record before the first in the log), coming (what the snapshot under way
-                       covers), who (the owner in words)
+                       covers), who (the owner in words), place (owner.py)
     <prefix>:log       the records base+1, base+2, ...
     <prefix>:snapshot  the parts of the state after record `base`
     <prefix>:coming    the parts of an unfinished snapshot
@@ -20,7 +20,6 @@ store is broken then.
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from zlib import crc32
 
 from .durable import Entry, StoreAway, StoreBroken, StoreDamaged, StoreFull, StoreLocked, StoreUnfit
 from .log import Log
+from .owner import has_ended, in_words, place
 from .redis_address import RedisAddress
 from .redis_server import Script, Server
 
@@ -54,7 +54,7 @@ local epoch, own = tonumber(head[2]) or 0, tonumber(ARGV[2])
 if own > 0 and epoch >= own and head[1] ~= ARGV[1] then return {'other', last, head[5] or '', head[2]} end
 epoch = math.max(epoch, own) + 1
 redis.call('UNLINK', KEYS[4])
-redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', epoch, 'base', head[3] or 0, 'who', ARGV[3])
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', epoch, 'base', head[3] or 0, 'who', ARGV[3], 'place', ARGV[4])
 return {'done', last, tostring(epoch)}
 """)
 APPEND = Script(
@@ -146,6 +146,8 @@ class RedisStore:
         deadline = time.monotonic() + patience
         self._server.connect()
         while other := self._server.older_owner():
+            if has_ended(self._server.field(self._keys[0], "place")):
+                break  # its machine could not close the connection
             if time.monotonic() >= deadline:
                 raise StoreLocked(f"{self.address.text} is in use under {self.prefix} by {other}", other)
             time.sleep(POLL_SECONDS)
@@ -155,11 +157,12 @@ class RedisStore:
         if self.last < known:
             raise self._break(self._lacks(self.last, known))
         self._note(self.last)
+        os.fsync(self._mark)
 
     def _take(self) -> int:
         """Become the owner, or be it again.  Returns the number of the last record."""
-        who = f"process {os.getpid()} on {socket.gethostname()}"
-        status, last, *said = self._server.run(TAKE, self._keys, [self._owner, self._epoch, who])
+        arguments = [self._owner, self._epoch, in_words(), place()]
+        status, last, *said = self._server.run(TAKE, self._keys, arguments)
         if status != b"done":
             raise self._break(self._lacks_or_fenced(last, *said))
         self._epoch = int(said[0])
@@ -260,7 +263,7 @@ class RedisStore:
 
     def records(self) -> Iterator[Entry]:
         """All records after the last snapshot."""
-        return self._read(self._keys[1], self._server.number(self._keys[0], "base"), RECORDS_READ)
+        return self._read(self._keys[1], int(self._server.field(self._keys[0], "base") or 0), RECORDS_READ)
 
     def snapshot(self) -> Iterator[Entry]:
         """Yield the parts of the last snapshot, if any."""
