@@ -95,6 +95,12 @@ ADDED = {
         "lines of imports": 2,
     },
     "waits that have not ended in event records": {"code lines": 14, "statements": 14},
+    "values that a program leaves behind": {
+        "files": 1,
+        "code lines": 61,
+        "statements": 49,
+        "lines of imports": 11,
+    },
     "records of waits by consecutive ids": {"code lines": 19, "statements": 17},
     "items that are lost while their generator still runs": {
         "files": 1,

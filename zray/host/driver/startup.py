@@ -338,6 +338,10 @@ def stop(driver: Driver) -> None:
         cancel_tasks(driver)
     if driver.recorder is not None:
         driver.recorder.finish()
+    if os.environ.get("ZRAY_DEBUG") == "1":
+        from .leaks import tell
+
+        tell(driver)
     if question := driver.ask_for_output():
         try:
             driver.say(question)
