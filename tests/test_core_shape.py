@@ -108,6 +108,7 @@ ADDED = {
         "statements": 105,
         "lines of imports": 12,
     },
+    "cycles of named and of hosted actors": {"code lines": 96, "statements": 90, "lines of imports": 3},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -5,8 +5,9 @@ import os
 import pytest
 
 import zray
-from tests.gates import is_running, until_ended
+from tests.gates import is_running, until, until_ended
 from zray.cluster_utils import Cluster
+from zray.util.state import list_actors
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,57 @@ def test_a_ring_over_two_nodes_ends(cluster, max_restarts):
     until_ended(pids)
 
 
+def test_a_ring_of_named_actors_ends_and_its_name_is_free(cluster):
+    left = make_at("left", name="left member")
+    right = make_at("right", left, name="right member")
+    pids = zray.get([left.take.remote(right), right.take.remote()])
+    assert zray.get(zray.get_actor("left member").ask.remote()) == pids[1]
+    del left, right
+    until_ended(pids)
+    with pytest.raises(ValueError, match="left member"):
+        zray.get_actor("left member")
+    again = make_at("right", name="left member", get_if_exists=True)
+    assert zray.get(again.take.remote()) not in pids
+
+
+def test_a_ring_that_is_found_by_name_in_time_stays(cluster):
+    left = make_at("left", name="found")
+    right = make_at("right", left)
+    pids = zray.get([left.take.remote(right), right.take.remote()])
+    del left, right
+    again = make_at("left", name="found", get_if_exists=True)
+    end_another_ring()
+    assert zray.get(again.ask.remote()) == pids[1]
+    del again
+    until_ended(pids)
+
+
+@zray.remote(num_cpus=0)
+def make_hosted(box, **options):
+    """A hosted actor on the node of this task."""
+    return Member.options(hosted=True, **options).remote(*box)
+
+
+def make_hosted_at(place, *others, **options):
+    return zray.get(make_hosted.options(resources={place: 1}).remote(list(others), **options))
+
+
+def are_hosted_gone():
+    return not [row for row in list_actors(limit=10_000) if row.class_name == "Member" and row.state == "ALIVE"]
+
+
+def test_a_ring_of_hosted_actors_ends(cluster):
+    left = make_hosted_at("left", name="hosted member")
+    right = make_hosted_at("right", left)
+    other = make_hosted_at("left", right)
+    pids = zray.get([left.take.remote(other), right.take.remote(left), other.take.remote()])
+    assert pids[0] == pids[2] != pids[1]
+    end_another_ring()
+    assert zray.get(left.ask.remote()) == pids[2]
+    del left, right, other
+    until(are_hosted_gone)
+
+
 def test_a_ring_ends_when_the_last_of_other_holders_is_gone(cluster):
     left, right, pids = make_ring()
     outside = make_at("right", right)
@@ -80,10 +132,9 @@ def hold(handles, gate):
     return zray.get(handles[0].take.remote())
 
 
-@pytest.mark.parametrize("holder", ["driver", "task", "value", "detached", "name"])
+@pytest.mark.parametrize("holder", ["driver", "task", "value", "detached"])
 def test_a_ring_over_two_nodes_that_something_can_reach_stays(cluster, holder, gate):
-    named = {"name": {"name": "one"}, "detached": {"name": "one", "lifetime": "detached"}}
-    left = make_at("left", **named.get(holder, {}))
+    left = make_at("left", **({"name": "one", "lifetime": "detached"} if holder == "detached" else {}))
     right = make_at("right", left)
     pids = zray.get([left.take.remote(right), right.take.remote()])
     if holder == "task":
@@ -96,7 +147,7 @@ def test_a_ring_over_two_nodes_that_something_can_reach_stays(cluster, holder, g
     gate.open()
     if holder == "task":
         assert zray.get(kept) == pids[0]
-    if holder in named:
+    if holder == "detached":
         again = zray.get_actor("one")
         assert zray.get(again.ask.remote()) == pids[1]
         zray.kill(again)

@@ -19,6 +19,7 @@ from zray.wire.actors import (
     RegisterActor,
 )
 from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeLost, ReleaseAtNode
+from zray.wire.handles import NamedFound, SeekNamed
 from zray.wire.homes import ActorLocated, LocateActor
 from zray.wire.objects import HoldObjects, ReleaseObjects
 from zray.wire.task_spec import ActorOptions, TaskOptions, encode_options
@@ -45,7 +46,10 @@ def find(desk, request):
     """What the driver is told, where the shard has not heard of the end."""
     desk.tell(DRIVER, FindActor(request, "", "n"))
     desk.tell("gcs-0", LookUpActorReply("", "n", OLD, b"handle", OTHER))
-    (reply,) = [message for _, message in desk.heard() if type(message) is FindActorReply]
+    sent = desk.heard()
+    for _, question in [item for item in sent if type(item[1]) is SeekNamed]:  # it lives there
+        desk.tell(OTHER, NamedFound(question.request, is_gone=False))
+    (reply,) = [message for _, message in (*sent, *desk.heard()) if type(message) is FindActorReply]
     return reply.actor_id
 
 
@@ -178,6 +182,12 @@ def question_of(desk, request=1, **reply):
     return holds, [message for _, message in sent if type(message) is FindActorReply]
 
 
+def say_that_it_lives(desk):
+    """Answer the question to the home of the actor."""
+    (question,) = [message for _, message in desk.take_sent() if type(message) is SeekNamed]
+    desk.tell(OTHER, NamedFound(question.request, is_gone=False))
+
+
 def test_actor_of_another_node_that_nobody_holds_any_more_is_not_found():
     desk = far_desk()
     (hold,), replies = question_of(desk)
@@ -195,10 +205,16 @@ def test_actor_of_another_node_that_others_hold_is_found_and_held():
     desk = far_desk()
     (hold,), replies = question_of(desk)
     desk.tell("gcs-0", HoldAtNodeReply(hold.request))
+    say_that_it_lives(desk)
     (reply,) = [message for _, message in desk.heard() if type(message) is FindActorReply]
     assert reply.actor_id == FAR
-    holds, (reply,) = question_of(desk, 2)  # it is held by now
-    assert reply.actor_id == FAR and not any(hold.are_inside for hold in holds)
+    desk.tell(DRIVER, FindActor(2, "", "n"))
+    desk.take_sent()
+    desk.tell("gcs-0", LookUpActorReply("", "n", FAR, b"handle", OTHER))  # it is held by now
+    assert not [message for _, message in desk.sent if type(message) is HoldAtNode]
+    say_that_it_lives(desk)
+    (reply,) = [message for _, message in desk.heard() if type(message) is FindActorReply]
+    assert reply.actor_id == FAR
     desk.tell(DRIVER, ReleaseObjects([FAR + FIRST_RETURN]))
     assert any(type(message) is ReleaseAtNode for _, message in desk.take_sent())
 
@@ -216,5 +232,6 @@ def test_process_that_ends_while_its_question_is_asked_holds_nothing():
     (hold,) = [message for _, message in desk.take_sent() if type(message) is HoldAtNode]
     desk.tell("host", ProcessLeft("driver-2", "killed"))
     desk.tell("gcs-0", HoldAtNodeReply(hold.request))
+    say_that_it_lives(desk)
     assert any(type(message) is ReleaseAtNode for _, message in desk.take_sent())
     assert not any(type(message) is FindActorReply for _, message in desk.heard())

@@ -6,6 +6,7 @@ from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER, Acknowledged
 from tests.roles.test_actor_homes import ACTOR, HANDLE, N1, N2, N3, shard_of, tell
 from zray.ids import FIRST_RETURN
+from zray.wire.actors import FindActor, FindActorReply, ForwardCalls, LookUpActorReply
 from zray.wire.gcs import NodeLost, ReleaseAtNode
 from zray.wire.handles import (
     EndTrace,
@@ -13,17 +14,19 @@ from zray.wire.handles import (
     FindHoldersReply,
     HandleFacts,
     HandleReleased,
+    NamedFound,
+    SeekNamed,
     TraceHandles,
     TraceHandlesReply,
 )
 from zray.wire.objects import HoldObjects, ReleaseObjects
 from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
-from zray.wire.tasks import StopWorker, SubmitTasks
+from zray.wire.tasks import StartTasks, StopWorker, SubmitTasks
 
 HERE, SHARD = "local", "gcs-0"
 OTHER = b"b" * 16
 OTHER_HANDLE = OTHER + FIRST_RETURN
-DIALOG = (FindHolders, TraceHandles, TraceHandlesReply, EndTrace, HandleReleased, StopWorker)
+DIALOG = (FindHolders, TraceHandles, TraceHandlesReply, EndTrace, HandleReleased, StopWorker, NamedFound)
 
 
 class Node(Acknowledged, ActorDesk):
@@ -170,8 +173,8 @@ def test_answers_of_an_earlier_trace_and_of_strangers_change_nothing():
     assert node.says() == [(SHARD, FindHolders(1, [ACTOR, OTHER]))]
 
 
-@pytest.mark.parametrize("options", [{"detached": True}, {"name": "one"}, {"checkpoint_interval": 9}])
-def test_detached_named_and_recoverable_actors_are_not_traced(options):
+@pytest.mark.parametrize("options", [{"detached": True}, {"checkpoint_interval": 9}])
+def test_detached_and_recoverable_actors_are_not_traced(options):
     node = Node(**options)
     node.tell(DRIVER, ReleaseObjects([HANDLE]))
     node.tell(SHARD, HandleReleased(ACTOR))
@@ -210,6 +213,125 @@ def test_nothing_is_said_and_no_timer_set_where_a_driver_holds_the_handle():
     node.tell(node.worker, HoldObjects([HANDLE]))
     node.tell(node.worker, ReleaseObjects([HANDLE]))
     assert not node.says() and not node.timers.named("Traces._begin")
+
+
+# --- names ---
+
+
+class Named(Node):
+    """The actor has a name, and only the other one has its handle; N2 traces both, and has asked so often."""
+
+    def __init__(self, looks):
+        super().__init__(name="one")
+        self.tell(DRIVER, ReleaseObjects([HANDLE]))
+        for _ in range(looks):
+            self.tell(N2, TraceHandles(4, [OTHER, ACTOR]))
+        self.says()
+
+    def begun(self):
+        """Calls that the actor's process was sent."""
+        return [spec.task_id for _, message in self.take_sent(StartTasks) for spec in message.specs]
+
+
+CHANGED = (N2, TraceHandlesReply(4, [], has_changed=True))
+
+
+def test_a_name_does_not_keep_an_actor():
+    node = Named(looks=2)
+    node.tell(N2, EndTrace(4, [ACTOR, OTHER]))
+    assert node.is_told_to_stop()
+
+
+def test_an_actor_that_is_found_before_the_second_look_stays():
+    node = Named(looks=1)
+    node.tell(N3, SeekNamed(9, ACTOR))
+    assert node.says() == [(N3, NamedFound(9, is_gone=False))]
+    node.tell(N2, TraceHandles(4, [OTHER, ACTOR]))
+    assert [message.has_changed for _, message in node.says()] == [True]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_who_finds_an_actor_after_the_second_look_waits_for_the_end_of_the_trace(ends):
+    node = Named(looks=2)
+    node.tell(N3, SeekNamed(9, ACTOR))
+    assert node.says() == [CHANGED]
+    node.tell(N3, SeekNamed(10, ACTOR))
+    assert not node.says()
+    node.tell(N2, EndTrace(4, [ACTOR, OTHER] if ends else []))
+    answers = [item for item in node.says() if type(item[1]) is NamedFound]
+    assert answers == [(N3, NamedFound(9, ends)), (N3, NamedFound(10, ends))]
+    assert node.is_told_to_stop() is ends and not node.scheduler.traces.watches
+
+
+@pytest.mark.parametrize("end", ["found", "ended", "the tracing node is lost"])
+def test_a_process_here_that_finds_an_actor_waits_too(end):
+    node = Named(looks=2)
+    node.tell(DRIVER, FindActor(1, "", "one"))
+    node.tell(SHARD, LookUpActorReply("", "one", ACTOR, b"", HERE))
+    sent = node.take_sent()
+    assert CHANGED in sent and not [message for _, message in sent if type(message) is FindActorReply]
+    if end == "the tracing node is lost":
+        node.tell("monitor", NodeLost(N2, "killed"))
+    else:
+        node.tell(N2, EndTrace(4, [ACTOR, OTHER] if end == "ended" else []))
+    ((_, reply),) = node.take_sent(FindActorReply)
+    assert reply.actor_id == (b"" if end == "ended" else ACTOR)
+    assert node.is_told_to_stop() is (end == "ended")
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_call_by_a_weak_handle_after_the_second_look_waits_too(ends):
+    node = Named(looks=2)
+    options = encode_options(TaskOptions({}, actor_id=ACTOR, method="m", found_at=HERE))
+    node.tell(N3, ForwardCalls([TaskSpec(b"c" * 16, b"", options=options)]))
+    sent = node.take_sent()
+    assert CHANGED in sent and not [message for _, message in sent if type(message) is StartTasks]
+    node.tell(N2, EndTrace(4, [ACTOR, OTHER] if ends else []))
+    assert node.begun() == ([] if ends else [b"c" * 16])
+    assert node.is_told_to_stop() is ends
+
+
+def test_a_change_that_is_told_after_the_last_answer_ends_the_trace():
+    node = Node()
+    node.begin()
+    node.tell(N2, TraceHandlesReply(1, [THEIRS]))
+    node.says()
+    node.tell(N2, TraceHandlesReply(1, [], has_changed=True))  # of a node that is not asked at present
+    assert node.says() == [(N2, EndTrace(1, []))] and not node.is_told_to_stop()
+
+
+@pytest.mark.parametrize("end", ["found", "gone", "lost"])
+def test_who_finds_an_actor_of_another_node_asks_its_home(end):
+    node = Node()
+    node.tell(DRIVER, FindActor(1, "", "other"))
+    node.tell(SHARD, LookUpActorReply("", "other", OTHER, b"", N2))
+    sent = node.heard()
+    ((home, question),) = [item for item in sent if type(item[1]) is SeekNamed]
+    assert (home, question.actor_id) == (N2, OTHER)
+    assert not [message for _, message in sent if type(message) is FindActorReply]
+    node.tell(N3, NamedFound(question.request, is_gone=True))  # of a stranger
+    if end == "lost":
+        node.tell("monitor", NodeLost(N2, "killed"))
+    else:
+        node.tell(N2, NamedFound(question.request, is_gone=end == "gone"))
+    ((_, reply),) = node.take_sent(FindActorReply)
+    assert reply.actor_id == (b"" if end == "gone" else OTHER)
+    assert not node.scheduler.names.elsewhere.unsure
+
+
+# --- hosted actors ---
+
+
+def test_hosted_actors_hold_what_their_process_holds():
+    node, third = Node(hosted=True), b"x" * 16
+    node.create(third, ActorOptions(hosted=True))
+    node.settle()
+    node.tell(DRIVER, ReleaseObjects([HANDLE]))
+    node.tell(N2, TraceHandles(4, [OTHER, ACTOR, third]))
+    ((_, reply),) = node.says()
+    theirs, ours, others = reply.facts
+    assert theirs.holders == [(ACTOR, HERE), (third, HERE)] and not theirs.is_reachable
+    assert ours.is_home and not ours.is_reachable and others.is_reachable
 
 
 # --- the shard ---

@@ -9,6 +9,9 @@ from zray.roles.local_scheduler.actors.cycles import led_to
 from zray.roles.local_scheduler.actors.ends import ActorEnds
 from zray.roles.local_scheduler.actors.traces import REASON
 from zray.sim import main
+from zray.sim.faults import MEETING_SECONDS
+from zray.sim.options import Options
+from zray.sim.ring_programs import run_named_rings
 
 pytestmark = pytest.mark.sim
 MIXTURES = {
@@ -37,8 +40,12 @@ def reachable(world):
         scheduler = node.scheduler
         for process in node.processes.values():
             if process.is_alive:
-                handles = map(task_of, process.client.held.keys() - set(process.client.released))
-                (holds[process.actor_id] if process.actor_id else roots).update(handles)
+                handles = set(map(task_of, process.client.held.keys() - set(process.client.released)))
+                actors = list(process.served())
+                for actor_id in actors:
+                    holds[actor_id] |= handles
+                if not actors:
+                    roots |= handles
         for actor_id, actor in scheduler.calls.actors.items():
             spec = actor.creation.spec
             holds[actor_id].update(map(task_of, (*spec.deps, *spec.holds)))
@@ -82,3 +89,32 @@ def test_cycles_over_nodes_end_and_no_actor_that_something_can_reach(options, en
         outcome = main.sweep_program("far_rings", seed=seed, **{"cpus": 2, **options})
         assert not outcome.error, f"seed {seed}: {outcome.error}"
     assert ended
+
+
+@pytest.mark.parametrize("options", MIXTURES.values(), ids=MIXTURES)
+def test_cycles_that_have_names_end_and_none_that_is_found(options, ended):
+    for seed in range(1, 9):
+        outcome = main.sweep_program("named_rings", seed=seed, **{"cpus": 2, **options})
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+    assert ended
+
+
+def test_no_actor_ends_that_is_found_while_a_trace_is_on_its_way(ended):
+    for seed in range(12, 27):
+        for nodes in (2, 3):
+            outcome = main.sweep_program("named_rings", seed=seed, nodes=nodes, cpus=2, delay="far")
+            assert not outcome.error, f"seed {seed}, {nodes} nodes: {outcome.error}"
+    assert ended
+
+
+@pytest.mark.parametrize("is_hosted", [False, True])
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_nothing_is_left_of_cycles_with_names(nodes, is_hosted, ended):
+    world = main.Simulator(Options(seed=1, nodes=3, cpus=2))
+    world.run(MEETING_SECONDS)
+    driver = world.start_driver(world.nodes["n1"], 1, run_named_rings, (3, 3, nodes, 3.0, 5, is_hosted, 7))
+    assert world.run(60.0, unless=lambda: driver.is_done)
+    assert driver.result == [0] * 9 + [0] * 3 * nodes
+    world.run(world.now + 30.0)
+    assert ended
+    assert not any(node.scheduler.calls.actors for node in world.nodes.values())

@@ -281,6 +281,8 @@ TAGS = {
     300: "ActorEnded",
     301: "SeekCaller",
     305: "TaskCleansUp",
+    306: "SeekNamed",
+    307: "NamedFound",
 }
 
 ROLES = (

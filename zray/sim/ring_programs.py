@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from ..wire.where import Where
-from .language import Call, Create, Drop, Get, Keep, Kill, Put, Sleep, Submit, remote
+from .language import Call, Create, Drop, Find, Get, Keep, Kill, Put, Sleep, Submit, remote
 from .task_programs import outcome, outcomes
 from .values import Failed, RemoteError
 
@@ -123,13 +123,13 @@ def last_outcome(ref: Any) -> Script:
     return found
 
 
-def make_far_ring(length: int, nodes: int, number: int, name: str) -> Script:
+def make_far_ring(length: int, nodes: int, number: int, name: str, *, is_hosted: bool = False) -> Script:
     """Create a ring whose actors live on several nodes; some get their neighbour from the constructor."""
     ring: list[Any] = []
     for place in range(length):
         args = (ring[-1],) if place and (place + number) % 3 == 0 else ()
         where = Where(node=f"n{1 + (place + number) % nodes}", is_soft=True)
-        ring.append((yield Create(RingMember, args, where=where, name="" if place else name)))
+        ring.append((yield Create(RingMember, args, where=where, name="" if place else name, hosted=is_hosted)))
     return ring
 
 
@@ -181,3 +181,38 @@ def walk_held(holder: str, held: Any, length: int, number: int) -> Script:
             yield Kill(held)
         yield Drop([held])
     return walked
+
+
+@remote
+def seek(name: str, length: int, seconds: float, times: int) -> Script:
+    """Find a ring by its name, again and again, and walk around it: how often it was not whole."""
+    wrong = 0
+    for _ in range(times):
+        yield Sleep(seconds / times)
+        link = yield Find(name)
+        if link is None:
+            continue  # it has ended, and is not found again
+        walked = yield from walk(link, length)
+        wrong += type(walked) is not Failed and walked != length
+        yield Drop([link])
+    return wrong
+
+
+def run_named_rings(
+    rings: int, length: int, nodes: int, seconds: float, times: int, is_hosted: bool, tag: int
+) -> Script:
+    """Rings over several nodes that are only found by the name of one of their actors, by tasks on all nodes."""
+    found, seekers = [], []
+    for number in range(rings):
+        name = f"ring-{tag}-{number}"
+        ring = yield from make_far_ring(length, nodes, number, name, is_hosted=is_hosted)
+        refs = []
+        for place, link in enumerate(ring):
+            refs.append((yield Call(link, "take", ([ring[place - 1]],))))
+        found += yield from outcomes(refs)
+        for place in range(1, nodes + 1):
+            where = Where(node=f"n{place}", is_soft=True)
+            often = times + (number + place) % 3
+            seekers.append((yield Submit(seek, (name, length, seconds, often), where=where)))
+        yield Drop(ring)
+    return found + (yield from outcomes(seekers))

@@ -31,7 +31,7 @@ from .hosted_programs import run_hosted, run_hosted_names
 from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_grove, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_hoard, run_ledger, run_relay
-from .ring_programs import run_far_rings, run_rings
+from .ring_programs import run_far_rings, run_named_rings, run_rings
 from .spill_programs import run_shared_arguments, run_shuffle, run_spills
 from .spring_programs import run_brook, run_spring
 from .task_programs import (
@@ -199,6 +199,19 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice((2, 3)),
             random.choice((0.1, 0.7, 1.5, 3.0)),
             random.getrandbits(32),  # names of actors are shared by all drivers
+        ),
+    ),
+    # These are found by the names of some of them.
+    "named_rings": (
+        run_named_rings,
+        lambda random: (
+            random.randint(1, 4),
+            random.randint(1, 4),
+            random.choice((2, 3)),
+            random.choice((0.7, 1.5, 3.0)),
+            random.choice((1, 5, 20)),
+            random.random() < 0.3,
+            random.getrandbits(32),
         ),
     ),
     # Its actors share a process.

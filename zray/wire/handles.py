@@ -4,6 +4,7 @@ GCS shard, local scheduler    HandleReleased             to an actor's home: som
 local scheduler               FindHolders -> FindHoldersReply       to the shards: the nodes that hold the handles
 local scheduler               TraceHandles -> TraceHandlesReply     to these nodes and the homes: the holders there
 local scheduler               EndTrace                   to the same nodes: nothing else holds these actors, which end
+local scheduler               SeekNamed -> NamedFound    to an actor's home: a process has found the actor by its name
 
 The asker traces an actor without a holder in sight: from the actor to the actors that hold it, to those that hold
 these, and so on.  The trace ends where something holds an actor that is no idle actor: then that actor stays, with all
@@ -14,6 +15,11 @@ moved from a node that had not answered yet to one that had.  So all is asked tw
 leave after the first answers of all nodes, and the second questions to nodes after the second answers of all shards.  A
 node says whether anything has changed between its two answers.  If nothing has, and the shards name no other nodes,
 the answers held together at one moment.  Actors that nothing could reach at one moment stay unreachable.
+
+A name is another way to an actor.  So who finds an actor by its name asks the actor's home too, after its node has
+joined the holders.  From the second question on, a home lets neither such questions nor calls pass to a named actor
+until the trace ends.  The home tells the asker of the trace that something has changed: if that comes in time, the
+trace ends nothing.
 """
 
 from msgspec import Struct
@@ -82,3 +88,17 @@ class EndTrace(Message, tag=routed(146, "local -> local")):
 
     number: Natural
     actor_ids: Many[ActorID]
+
+
+class SeekNamed(Message, tag=routed(306, "local -> local")):
+    """A process of the sender has found the receiver's actor by its name: does the actor live?"""
+
+    request: Natural
+    actor_id: ActorID
+
+
+class NamedFound(Message, tag=routed(307, "local -> local")):
+    """The answer to SeekNamed."""
+
+    request: Natural
+    is_gone: bool

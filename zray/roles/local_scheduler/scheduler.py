@@ -193,7 +193,7 @@ class LocalScheduler(Role):
             *(self.events, self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
             *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room, self.spilling),
             *(self.recovery.puts, self.cancels, self.generators, self.kept_items, self.memory, self.pool.hosts),
-            self.traces,
+            *(self.traces, self.names.elsewhere),
         )
 
     # --- processes ---

@@ -365,6 +365,8 @@ class Calls:
         worker = actor.worker
         if actor.state != ActorState.ALIVE or worker is None or not actor.queue or self.node.drain.going.is_held(actor):
             return
+        if actor.options.name and self.node.traces.is_halted(actor.actor_id):
+            return  # until the trace ends
         limit = CALLS_IN_FLIGHT_MAX
         if worker.host is not None:
             # Nobody can tell which calls a dead process had begun: repeatable ones are not sent ahead.

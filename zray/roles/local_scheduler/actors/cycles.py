@@ -5,11 +5,11 @@ are left, the holders are traced back (traces), on this node and on others.  Roo
 
     a holder that is no actor's process       a driver, or the worker of tasks
     a task, an object or a wait that refers to the handle
-    a detached or recoverable actor, one that other nodes can find by name, and one that ends already
+    a detached or recoverable actor, and one that ends already
     an actor with calls, and one that starts or restarts      for as long as it does
 
-An actor keeps what its process holds, and what its constructor took, which runs again in a restart.  Actors without a
-root end in order, together.
+An actor keeps what its process holds, and what its constructor took, which runs again in a restart.  Hosted actors
+keep what any of their process holds.  Actors without a root end in order, together.  A name keeps no actor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ....ids import FIRST_RETURN, task_of
 from ....wire.handles import HandleFacts
 from ..routes.actor_names import NOTHING
-from ..tables import Actor, ActorState
+from ..tables import Actor, ActorState, Process
 
 if TYPE_CHECKING:
     from ..objects.table import ObjectEntry
@@ -58,9 +58,13 @@ class Cycles:
 
     def _actors_that_hold(self, entry: ObjectEntry) -> list[Actor] | None:
         """Return the actors whose processes hold the handle; None: another process does."""
-        workers = [process.worker for process in self.node.objects.processes_that_hold(entry)]
-        actors = [worker.actor for worker in workers if worker is not None and worker.actor is not None]
-        return actors if len(actors) == len(workers) else None
+        found: list[Actor] = []
+        for process in self.node.objects.processes_that_hold(entry):
+            actors = _actors_of(process)
+            if not actors:
+                return None
+            found += actors
+        return found
 
     def facts(self, actor_ids: Collection[bytes]) -> list[HandleFacts]:
         """Return what this node knows of the actors and of the holders of their handles."""
@@ -92,11 +96,17 @@ class Cycles:
         return kept
 
 
+def _actors_of(process: Process) -> list[Actor]:
+    """Return the actors of a process: several, if they are hosted."""
+    worker = process.worker
+    if worker is None:
+        return []
+    return [each.actor for each in (worker, *(worker.guests or {}).values()) if each.actor is not None]
+
+
 def _stays(actor: Actor | None, entry: ObjectEntry) -> bool:
-    """Whether the actor does not end for lack of holders, or ends already.  A name that other nodes know may lead a
-    call to the actor at any moment."""
+    """Whether the actor does not end for lack of holders, or ends already."""
     if actor is None:
         return False
-    is_known = bool(actor.options.name) and entry.shared is not None
     is_ending = actor.is_going or actor.state == ActorState.DEAD or entry.actor is not actor
-    return actor.options.detached or actor.journal is not None or is_known or is_ending
+    return actor.options.detached or actor.journal is not None or is_ending

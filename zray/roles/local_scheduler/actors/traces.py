@@ -13,7 +13,7 @@ one node, which asks itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -81,11 +81,14 @@ class Trace(Struct, eq=False):
 class Watch(Struct, eq=False):
     """Answers of this node to one trace, of another node or its own."""
 
-    LASTING = {"facts": None}
+    LASTING = {"facts halted": None}
+    PASSING = {"waiting": None}
 
     number: int
     facts: dict[bytes, wire.HandleFacts] = {}
     has_changed: bool = False
+    halted: dict[bytes, None] = {}  # named actors that live here, and were asked about for the second time
+    waiting: list[Callable[[], None]] = []  # for the end of the trace: they have found such an actor by its name
 
 
 class Traces:
@@ -171,7 +174,11 @@ class Traces:
     def on_reply(self, message: wire.FindHoldersReply | wire.TraceHandlesReply) -> None:
         """FindHoldersReply, TraceHandlesReply."""
         trace, sender = self.trace, self.node.sender
-        if trace is None or trace.number != message.number or sender not in trace.silent:
+        if trace is None or trace.number != message.number:
+            return
+        if sender not in trace.silent:
+            if isinstance(message, wire.TraceHandlesReply) and message.has_changed:
+                self._give_up(trace)
             return
         del trace.silent[sender]
         if isinstance(message, wire.FindHoldersReply):
@@ -200,12 +207,16 @@ class Traces:
 
     def node_lost(self, lost: str) -> None:
         """Give up the trace, and forget the watch of the lost node."""
-        self.watches.pop(lost, None)
+        if (watch := self.watches.pop(lost, None)) is not None:
+            self._thaw(watch)
         self.not_before = self.node.now + PAUSE_SECONDS_MAX
         if (trace := self.trace) is not None:
-            trace.is_void = True
-            trace.silent.clear()
-            self._go_on(trace)
+            self._give_up(trace)
+
+    def _give_up(self, trace: Trace) -> None:
+        trace.is_void = True
+        trace.silent.clear()
+        self._go_on(trace)
 
     # --- traces of other nodes, and of this one ---
 
@@ -218,8 +229,14 @@ class Traces:
         self.look_for_changes()
         watch = self.watches.get(asker)
         if watch is None or watch.number != message.number:
+            if watch is not None:
+                self._thaw(watch)
             watch = self.watches[asker] = Watch(message.number)
             node.objects.are_traced = True
+        for actor_id in message.actor_ids:
+            actor = node.calls.actors.get(actor_id)
+            if actor_id in watch.facts and actor is not None and actor.options.name:
+                watch.halted[actor_id] = None
         found = node.cycles.facts(message.actor_ids)
         for facts in found:
             known = watch.facts.get(facts.actor_id, facts)
@@ -231,8 +248,40 @@ class Traces:
     def look_for_changes(self) -> None:
         """Note changes of what traces were told: other holders in this turn, or calls."""
         changed = [*map(task_of, self.node.objects.thinned), *self.node.calls.touched] if self.watches else ()
-        for watch in self.watches.values():
-            watch.has_changed |= any(actor_id in watch.facts for actor_id in changed)
+        for asker, watch in list(self.watches.items()):
+            if not watch.has_changed and any(actor_id in watch.facts for actor_id in changed):
+                self._changes(asker, watch)
+
+    def _changes(self, asker: str, watch: Watch) -> None:
+        watch.has_changed = True
+        if watch.halted:  # the asker has its last answer, perhaps
+            self.node.send(asker, wire.TraceHandlesReply(watch.number, [], has_changed=True))
+
+    # --- names ---
+
+    def is_halted(self, actor_id: bytes) -> bool:
+        """Return whether a trace may be about to end a named actor."""
+        return any(actor_id in watch.halted for watch in self.watches.values())
+
+    def is_found(self, actor_id: bytes, then: Callable[[], None]) -> bool:
+        """Note that a process has found a local actor by its name.  Returns whether `then` is called later, when it is
+        known whether the actor ends.
+        """
+        waits = False
+        for asker, watch in list(self.watches.items()):
+            if actor_id in watch.facts and not watch.has_changed:
+                self._changes(asker, watch)
+            if actor_id in watch.halted and not waits:
+                watch.waiting.append(then)
+                waits = True
+        return waits
+
+    def _thaw(self, watch: Watch) -> None:
+        """Go on with what waited for the end of a trace."""
+        for actor_id in watch.halted:
+            self.node.calls.touch(actor_id)
+        for then in watch.waiting:
+            then()
 
     @on(wire.EndTrace)
     def on_end_trace(self, message: wire.EndTrace) -> None:
@@ -243,7 +292,10 @@ class Traces:
         self.look_for_changes()
         del self.watches[node.sender]
         node.objects.are_traced = bool(self.watches)
-        for actor_id in message.actor_ids if not watch.has_changed else ():
+        for actor_id in message.actor_ids:
             actor = node.calls.actors.get(actor_id)
-            if actor is not None and actor_id in watch.facts:
+            # Whatever has found or called a named actor since has waited.
+            is_sure = not watch.has_changed or actor_id in watch.halted
+            if actor is not None and actor_id in watch.facts and is_sure:
                 node.ends.see_off(actor, REASON)
+        self._thaw(watch)

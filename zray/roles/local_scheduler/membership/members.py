@@ -256,6 +256,7 @@ class Members:
         self.node.moves.node_lost(message.node)
         self.node.guards.node_lost(message.node, is_drained=message.is_drained)
         self.node.traces.node_lost(message.node)
+        self.node.names.elsewhere.node_lost(message.node)
         self.node.flights.node_lost(message.node)
         self.node.drain.node_lost(message.node, is_drained=message.is_drained)
         self.node.output.node_lost(message.node)

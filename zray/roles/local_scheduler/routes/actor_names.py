@@ -10,6 +10,7 @@ An actor's shard reports the end of the last hold to the actor's node, which the
 not keep the actor alive.  So the shard holds the actor for the local node only while another node holds the actor:
 
     HoldAtNode (are_inside) -> HoldAtNodeReply    are_gone: no node holds the actor, which is about to end
+    SeekNamed -> NamedFound                       is_gone: only actors that nothing can reach held it (traces)
 
 Weak handles, as get_actor() returns them: they keep no actor alive, and are not counted as references.
 
@@ -19,6 +20,8 @@ actor unknown to the shard still lives where it was found, or has ended.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -28,6 +31,7 @@ from ....exceptions import encode_system_error
 from ....ids import FIRST_RETURN
 from ....wire import actors, limits
 from ....wire.actors import FindActor, FindActorReply, LookUpActorReply
+from ....wire.handles import NamedFound, SeekNamed
 from ...kept import Latest
 from ...role import on
 from ..objects.table import ObjectEntry
@@ -43,11 +47,13 @@ if TYPE_CHECKING:
 class FoundElsewhere:
     """Pending holds of actors found by name."""
 
-    PASSING = {"asked": None}
+    PASSING = {"asked unsure": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.asked: dict[int, bool] = {}  # request to the shard -> whether nobody holds the actor
+        # Requests to homes of actors -> the home, and what is told whether the actor is gone.
+        self.unsure: dict[int, tuple[str, Callable[[bool], None]]] = {}
 
     def is_held_here(self, actor_id: bytes) -> bool:
         """Whether this node holds the actor, and the shard knows."""
@@ -55,22 +61,62 @@ class FoundElsewhere:
         return entry is not None and entry.shared is not None and not entry.shared.is_released
 
     def ask(self, process: Process, question: FindActor, found: LookUpActorReply) -> None:
-        """Answer the process when the shard has held the actor for this node, or has refused."""
+        """Answer the process when the shard holds the actor for this node and its home knows, or one has refused."""
         node, object_id = self.node, found.actor_id + FIRST_RETURN
         request = node.acks.next_request()
         self.asked[request] = False
-        expected = node.remote._hold_at_shards([object_id], request, are_inside=True)
+        is_held = self.is_held_here(found.actor_id)
+        expected = 0 if is_held else node.remote._hold_at_shards([object_id], request, are_inside=True)
         node.objects.retain(object_id).share()  # what others here let go of meanwhile is not released at the shard
-        node.acks.expect(request, expected, lambda: self._answer(request, process, question, found))
+        node.acks.expect(request, expected, lambda: self._is_held(request, process, question, found))
+
+    def _is_held(self, request: int, process: Process, question: FindActor, found: LookUpActorReply) -> None:
+        answer = partial(self._answer, process, question, found)
+        is_gone = self.asked.pop(request)
+        if is_gone or found.node not in self.node.members.peers:
+            answer(is_gone)
+        else:
+            self.unsure[request] = found.node, answer
+            self.node.send(found.node, SeekNamed(request, found.actor_id))
+
+    @on(SeekNamed)
+    def on_seek_named(self, message: SeekNamed) -> None:
+        """SeekNamed."""
+        self._tell(self.node.sender, message)
+
+    def _tell(self, asker: str, message: SeekNamed) -> None:
+        node, actor_id = self.node, message.actor_id
+        if node.traces.is_found(actor_id, partial(self._tell, asker, message)):
+            return
+        actor = node.calls.actors.get(actor_id)
+        is_gone = node.ends.is_ending(actor) if actor is not None else actor_id in node.ends.graves
+        if asker not in node.recovery.lost:
+            node.send(asker, NamedFound(message.request, is_gone))
+
+    @on(NamedFound)
+    def on_named_found(self, message: NamedFound) -> None:
+        """NamedFound."""
+        home, answer = self.unsure.get(message.request, ("", None))
+        if home != self.node.sender or answer is None:
+            self.node.reject("an answer about a name to no question")
+            return
+        del self.unsure[message.request]
+        answer(message.is_gone)
+
+    def node_lost(self, lost: str) -> None:
+        """Take actors of a lost node as found: their shards know what becomes of them."""
+        for request, (home, answer) in list(self.unsure.items()):
+            if home == lost:
+                del self.unsure[request]
+                answer(False)
 
     def is_gone(self, request: int) -> None:
         """HoldAtNodeReply: if pending, the request's actor was held by no node."""
         if request in self.asked:
             self.asked[request] = True
 
-    def _answer(self, request: int, process: Process, question: FindActor, found: LookUpActorReply) -> None:
+    def _answer(self, process: Process, question: FindActor, found: LookUpActorReply, is_gone: bool) -> None:
         node, actor_id, home = self.node, found.actor_id, found.node
-        is_gone = self.asked.pop(request)
         if is_gone:
             node.names.ends_elsewhere(actor_id)
         if process.address in node.processes:
@@ -225,13 +271,17 @@ class ActorNames:
 
     @on(actors.LookUpActorReply)
     def found(self, message: actors.LookUpActorReply) -> None:
-        """LookUpActorReply: the requester holds the actor from now on, unless its handle is weak."""
+        """LookUpActorReply."""
         askers = self.finding.get((message.namespace, message.name))
         if not askers:
             return
         process, question = askers.pop(0)
         if not askers:
             del self.finding[(message.namespace, message.name)]
+        self._answer(process, question, message)
+
+    def _answer(self, process: Process, question: actors.FindActor, message: LookUpActorReply) -> None:
+        """Answer a process: it holds the actor from now on, unless its handle is weak."""
         if process.address not in self.node.processes:
             return
         actor_id, home = message.actor_id, message.node
@@ -248,10 +298,12 @@ class ActorNames:
             self.node.send(process.address, actors.FindActorReply(question.request, actor_id, message.handle, home))
             return
         if actor_id and here is None:
-            if not (message.is_detached or self.elsewhere.is_held_here(actor_id)):
+            if not message.is_detached:
                 self.elsewhere.ask(process, question, replace(message, node=home))
                 return
             self.node.routes.name_found(actor_id, home)
+        elif actor_id and self.node.traces.is_found(actor_id, partial(self._answer, process, question, message)):
+            return
         if actor_id:
             entry: ObjectEntry = self.node.objects.require(actor_id + FIRST_RETURN)
             self.node.objects.hold(entry, process)
