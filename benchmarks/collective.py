@@ -38,9 +38,9 @@ Measured = dict[int, float]
 class Rank:
     """Member of a group of two."""
 
-    def measure(self, rank: int, sizes: list[int]) -> Measured:
+    def measure(self, rank: int, sizes: collective_peer.Sizes, ranks: int = 2) -> Measured:
         """Return the milliseconds by size."""
-        collective.init_collective_group(2, rank)
+        collective.init_collective_group(ranks, rank)
         try:
             return collective_peer.measure(sizes, self.wait, self.add)
         finally:
@@ -87,7 +87,7 @@ def of_sockets(sizes: list[int]) -> Measured:
     return in_ring([[sys.executable, PEER, "sockets", str(rank), "127.0.0.1"] for rank in range(2)], sizes)
 
 
-def in_ring(commands: list[list[str]], sizes: list[int], seconds: float = PEER_SECONDS) -> Measured:
+def in_ring(commands: list[list[str]], sizes: collective_peer.Sizes, seconds: float = PEER_SECONDS) -> Measured:
     """Measure a ring on bare sockets.  commands: of all ranks, each with the rank's own address at its end."""
     pipe = subprocess.PIPE
     ranks = [subprocess.Popen([*each, json.dumps(sizes)], stdin=pipe, stdout=pipe, text=True) for each in commands]

@@ -15,7 +15,7 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy
 
 # Calls of one size take so long together, or are so many.
 SECONDS, CALLS_MIN, CALLS_MAX = 0.4, 5, 200
+Sizes = Sequence[int] | Mapping[int, int]  # with the number of calls of each, where it is given
 
 
 def main() -> None:
@@ -33,21 +34,24 @@ def main() -> None:
         rank, wait, add, leave = sockets(int(sys.argv[2]), sys.argv[3])
     else:
         rank, wait, add, leave = mpi()
-    found = measure(json.loads(sys.argv[-1]), wait, add)
+    given = json.loads(sys.argv[-1])
+    found = measure({int(size): calls for size, calls in given.items()} if type(given) is dict else given, wait, add)
     if rank == 0:
         print(json.dumps(found), flush=True)
     leave()
 
 
-def measure(sizes: list[int], wait: Callable[[], None], add: Callable[[Any], None]) -> dict[int, float]:
+def measure(sizes: Sizes, wait: Callable[[], None], add: Callable[[Any], None]) -> dict[int, float]:
     """Return the median of milliseconds by size; 0 stands for a barrier.
 
-    Both ranks make as many calls: the number follows from the size alone.
+    Both ranks make as many calls: the number follows from the size alone, unless it is given with each size.
     """
     found = {}
     for size in sizes:
         array: Any = numpy.ones(size // 4, numpy.float32)
         number = max(CALLS_MIN, min(CALLS_MAX, int(SECONDS * 1e9 / max(size, 1))))
+        if isinstance(sizes, Mapping):
+            number = sizes[size]
         times = []
         for _ in range(number):
             wait()

@@ -7,7 +7,7 @@ import pytest
 import zray
 from benchmarks.figures import e11, e18, hotos_peer, hotos_simulated
 from benchmarks.figures.results import ABSENT, EMULATED, MEASURED, MISSED, REACHED, SIMULATED, Figure
-from benchmarks.figures.slow_dispatch import delayed
+from benchmarks.figures.slow_dispatch import slow_nodes
 
 DASK = "Dask's distributed 2026, in stages"
 
@@ -26,12 +26,11 @@ def test_each_task_is_dispatched_later_and_in_order(nothing_left):
             self.count += 1
             return self.count
 
-    with delayed(0.05):
-        session = zray.init(num_cpus=1)
-    with session:
+    with slow_nodes() as delay, zray.init(num_cpus=1):
         counter = Counter.remote()
         ref = counter.add.remote(None)
         zray.get(ref)
+        delay.seconds = 0.05
         started = time.perf_counter()
         for _ in range(3):
             ref = counter.add.remote(ref)

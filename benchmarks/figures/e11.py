@@ -18,7 +18,7 @@ from zray.util import collective
 from ..timing import Effort
 from . import ring_calls
 from .results import MEASURED, Figure, Plot, Series
-from .slow_dispatch import delayed
+from .slow_dispatch import slow_nodes
 
 DELAYS_MS = (0.0, 1.0, 5.0, 10.0)
 SIZE = 10_000_000
@@ -31,7 +31,10 @@ ByDelay = dict[float, list[float]]  # ms of delay -> ms, one of each round
 
 def measure(figure: Figure, effort: Effort) -> None:
     """All parts."""
+    from . import on_four_nodes  # which has our rows
+
     two_ranks(figure, effort)
+    on_four_nodes.delays(figure, effort)
 
 
 def two_ranks(figure: Figure, effort: Effort) -> None:
@@ -39,14 +42,13 @@ def two_ranks(figure: Figure, effort: Effort) -> None:
     rounds = 3 if effort.quick else 9
     ring: ByDelay = {delay: [] for delay in DELAYS_MS}
     group: ByDelay = {delay: [] for delay in (DELAYS_MS[0], DELAYS_MS[-1])}
-    for number in range(rounds):
-        for delay in DELAYS_MS if number % 2 else DELAYS_MS[::-1]:
-            with delayed(delay / 1e3):
-                session = zray.init(num_cpus=2)
-            with session:
-                members = ring_calls.members_of(2)
+    with slow_nodes() as hook, zray.init(num_cpus=2):
+        members = ring_calls.members_of(2)
+        for number in range(rounds):
+            for delay in DELAYS_MS if number % 2 else DELAYS_MS[::-1]:
+                hook.seconds = delay / 1e3
                 ring[delay].append(ring_calls.measure(members, [SIZE], ring_calls.ONE_PIECE, CALLS)[SIZE])
-                if delay in (DELAYS_MS[0], DELAYS_MS[-1]):
+                if delay in group:
                     group[delay] += of_group(SIZE, GROUP_CALLS)
     judge_ring(figure, ring, ranks=2, kind=MEASURED)
     judge_group(figure, group)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 import zray
 
 from ..timing import Effort
+from . import on_four_nodes
 from .results import MEASURED, Figure
 
 RANKS = 2
@@ -59,6 +60,7 @@ def measure(figure: Figure, effort: Effort) -> None:
         "servers and group are actors; the group's gradients travel in buckets while backward runs. On two cores both "
         "replicas compute all the time, so what runs beside backward has no core of its own."
     )
+    on_four_nodes.sgd(figure, effort)
 
 
 def images_per_second(run: Run, model: str, steps: int, name: str) -> float:

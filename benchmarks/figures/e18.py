@@ -47,7 +47,7 @@ class Rates:
 def measure(figure: Figure, effort: Effort) -> None:
     """All parts."""
     lengths = QUICK_LENGTHS if effort.quick else LENGTHS
-    rounds, stages = (2, 10) if effort.quick else (7, 40)
+    rounds, stages = (4, 15) if effort.quick else (7, 40)
     found = {length: Rates() for length in lengths}
     with zray_session(CORES) as own, dask(CORES, 1) as peer:
         for _ in range(rounds):

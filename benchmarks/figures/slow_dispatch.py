@@ -1,14 +1,18 @@
 """Node whose tasks reach their workers later, for E11: a hook of this benchmark, which zray itself does not offer.
 
-`delayed(seconds)` has the nodes that this process starts run `main` below.  There, each order to a worker waits for so
-long between the local scheduler's decision and the socket; other messages do not.
+`slow_nodes()` has the nodes that this process starts run `main` below.  There, each order to a worker waits for the
+delay between the local scheduler's decision and the socket; other messages do not.  The delay can be changed while the
+nodes run, so that all delays are measured in turns.
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
+import struct
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -19,13 +23,43 @@ from zray.host.node.main import main as run_node
 from zray.host.process import node_processes
 
 NODE_MODULE = "zray.host.node.main"
-VARIABLE = "ZRAY_BENCHMARK_DISPATCH_SECONDS"
+VARIABLE = "ZRAY_BENCHMARK_DISPATCH_DELAY"
 ADDRESS = "slow dispatch"
+SECONDS = struct.Struct("d")
+
+
+class Delay:
+    """Seconds in a file, which all nodes see at once.  To be changed while no task is under way."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with open(path, "r+b") as file:
+            self.page = mmap.mmap(file.fileno(), SECONDS.size)
+
+    @property
+    def seconds(self) -> float:
+        """The delay of each order to a worker."""
+        found: float = SECONDS.unpack_from(self.page)[0]
+        return found
+
+    @seconds.setter
+    def seconds(self, seconds: float) -> None:
+        SECONDS.pack_into(self.page, 0, seconds)
 
 
 @contextlib.contextmanager
-def delayed(seconds: float) -> Iterator[None]:
-    """Nodes that are started in this block have the delay.  0: the hook alone."""
+def slow_nodes() -> Iterator[Delay]:
+    """Nodes that are started in this block have the hook; the delay is 0 at first."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(SECONDS.pack(0.0))
+        file.flush()
+        with hooked(file.name):
+            yield Delay(file.name)
+
+
+@contextlib.contextmanager
+def hooked(path: str) -> Iterator[None]:
+    """Nodes that are started in this block have the delay of that file."""
     spawn, folder = node_processes.spawn, os.path.dirname(os.path.abspath(__file__))
 
     def spawn_slow(module: str, *given: Any, **options: Any) -> int:
@@ -34,7 +68,7 @@ def delayed(seconds: float) -> Iterator[None]:
         sys.path.append(folder)  # last: none of its names hides another
         try:
             name = os.path.splitext(os.path.basename(__file__))[0]
-            return spawn(name, *given, **options, variables={VARIABLE: repr(seconds)})
+            return spawn(name, *given, **options, variables={VARIABLE: path})
         finally:
             sys.path.remove(folder)
 
@@ -50,14 +84,14 @@ class LateSends:
 
     address = ADDRESS
 
-    def __init__(self, reactor: Any, seconds: float) -> None:
-        self.reactor, self.seconds = reactor, seconds
+    def __init__(self, reactor: Any, delay: Delay) -> None:
+        self.reactor, self.delay = reactor, delay
         self.waiting: SimpleQueue[tuple[float, Any]] = SimpleQueue()
         threading.Thread(target=self._work, daemon=True).start()
 
     def put(self, effect: Any) -> None:
         """Have a message wait."""
-        self.waiting.put((time.monotonic() + self.seconds, effect))
+        self.waiting.put((time.monotonic() + self.delay.seconds, effect))
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Let go of it.  The message is the effect itself."""
@@ -70,7 +104,7 @@ class LateSends:
             self.reactor.deliver_from_thread(ADDRESS, effect)
 
 
-def slow_down(seconds: float) -> None:
+def slow_down(delay: Delay) -> None:
     """Change the reactor of this process."""
     from zray.host.reactor import Reactor
     from zray.roles.effects import Send
@@ -80,14 +114,14 @@ def slow_down(seconds: float) -> None:
 
     def init(self: Any, *given: Any, **options: Any) -> None:
         begin(self, *given, **options)
-        late = LateSends(self, seconds)
+        late = LateSends(self, delay)
         self.role_by_address[ADDRESS] = late
         self.places[ADDRESS] = len(self.places)
         self.late = late
 
     def perform_late(self: Any, address: str, effects: Sequence[Any]) -> None:
         is_late = [address != ADDRESS and type(each) is Send and type(each.message) is StartTasks for each in effects]
-        if any(is_late):
+        if any(is_late) and delay.seconds:
             for effect, waits in zip(effects, is_late, strict=True):
                 if waits:
                     self.late.put(effect)
@@ -100,6 +134,5 @@ def slow_down(seconds: float) -> None:
 
 def main() -> None:
     """Run a node with the delay of the environment."""
-    if seconds := float(os.environ.pop(VARIABLE)):
-        slow_down(seconds)
+    slow_down(Delay(os.environ.pop(VARIABLE)))
     run_node()
