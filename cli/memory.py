@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from .cancel import address_of
 
 STATES = {"MEMORY": "memory", "DISK": "disk", "MESSAGE": "message", "COMING": "on its way", "PENDING": "not made"}
+HOLDERS_SHOWN = 3
 UNKNOWN = "small values and copies"
 
 
@@ -40,12 +42,13 @@ def memory(address: str | None, session: str | None, limit: int, form: str) -> N
     with zray.init(address=place, log_to_driver=False, record="", _only_looks=True):
         summary = state.summarize_objects()["cluster"]
         rows = state.list_objects(limit=10**6)
+        names = _names(state)
     objects = _by_object(rows)
     if form == "json":
         click.echo(json.dumps({"summary": summary, "objects": objects[:limit]}, indent=2))
         return
-    _show_places(summary["summary"])
-    _show_objects(objects[:limit])
+    _show_places(summary["summary"], _holders(rows, names))
+    _show_objects(objects[:limit], names)
     click.echo(f"{summary['total_objects']:,} values, {in_bytes(summary['total_size_mb'] * 1e6)}")
 
 
@@ -59,23 +62,47 @@ def _by_object(rows: list[Any]) -> list[dict[str, Any]]:
     return [*found.values()]
 
 
-def _show_places(summary: dict[str, Any]) -> None:
+def _names(state: Any) -> dict[int, str]:
+    """Return what processes are, by their pids."""
+    found = {row.pid: f"program pid {row.pid}" for row in state.list_jobs(limit=10**6)}
+    actors = state.list_actors(limit=10**6, filters=[("state", "=", "ALIVE")])
+    return found | {row.pid: f"actor {row.class_name} pid {row.pid}" for row in actors}
+
+
+def _holders(rows: list[Any], names: dict[int, str]) -> dict[str, str]:
+    """Say which processes refer to the values of each place, those with most of them first."""
+    counts: dict[str, Counter[int]] = {}
+    for row in rows:
+        counts.setdefault(row.call_site, Counter())[row.pid] += row.pid > 0
+    found = {}
+    for made, count in counts.items():
+        pids = [pid for pid, number in count.most_common() if number]
+        told = [_name(pid, names) for pid in pids[:HOLDERS_SHOWN]]
+        further = [f"{len(pids) - HOLDERS_SHOWN:,} more"] if len(pids) > HOLDERS_SHOWN else []
+        found[made] = ", ".join([*told, *further]) or "tasks or values"
+    return found
+
+
+def _name(pid: int, names: dict[int, str]) -> str:
+    return names.get(pid) or f"pid {pid}"
+
+
+def _show_places(summary: dict[str, Any], holders: dict[str, str]) -> None:
     from rich.table import Table
 
     from zray.wire.amounts import in_bytes
 
     from .tables import literal, show
 
-    table = Table("made", "values", "size", "where")
+    table = Table("made", "values", "size", "where", "referred to by")
     for made, row in sorted(summary.items(), key=lambda item: -item[1]["total_size_mb"]):
         where = ", ".join(f"{count:,} {STATES.get(state, state)}" for state, count in row["node_states"].items())
-        table.add_row(
-            literal(made or UNKNOWN), f"{row['total_objects']:,}", in_bytes(row["total_size_mb"] * 1e6), where
-        )
+        cells = made or UNKNOWN, f"{row['total_objects']:,}", in_bytes(row["total_size_mb"] * 1e6), where
+        table.add_row(*map(literal, (*cells, holders.get(made, ""))))
     show(table)
 
 
-def _show_objects(objects: list[dict[str, Any]]) -> None:
+def _show_objects(objects: list[dict[str, Any]], names: dict[int, str]) -> None:
     from rich.table import Table
 
     from zray.wire.amounts import in_bytes
@@ -85,12 +112,12 @@ def _show_objects(objects: list[dict[str, Any]]) -> None:
     table = Table("size", "where", "made", "referred to by", "node", "object")
     for row in objects:
         cells = in_bytes(row["object_size"]), STATES.get(row["state"], row["state"]), row["call_site"]
-        table.add_row(*map(literal, (*cells, _users(row["references"]), row["node_id"], row["object_id"])))
+        table.add_row(*map(literal, (*cells, _users(row["references"], names), row["node_id"], row["object_id"])))
     show(table)
 
 
-def _users(references: list[dict[str, Any]]) -> str:
-    users = [f"pid {each['pid']} ({_how(each)})" for each in references if each["pid"]]
+def _users(references: list[dict[str, Any]], names: dict[int, str]) -> str:
+    users = [f"{_name(each['pid'], names)} ({_how(each)})" for each in references if each["pid"]]
     return ", ".join(users) or ("tasks or values" if references[0]["type"] == "USED_BY_PENDING_TASK" else "other nodes")
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,6 +32,32 @@ def test_values_are_shown_by_place_and_one_by_one(start):
     assert len(refs) == 3
 
 
+@zray.remote
+class Store:
+    def keep(self, refs):
+        self.refs = refs
+        return os.getpid()
+
+
+def test_places_say_who_refers_to_their_values(start):
+    start(num_cpus=1)
+    store = Store.remote()
+    pid = zray.get(store.keep.remote([zray.put(np.ones(500_000)) for _ in range(2)]))
+    ref = zray.put(np.ones(100_000))
+    held, own = [line for line in run("--limit", "1").stdout.splitlines() if f"put at {__file__}" in line][:2]
+    assert f"actor Store pid {pid}" in held and f"program pid {os.getpid()}" in own
+    assert ref is not None
+
+
+def test_few_of_many_holders_are_named():
+    rows = [SimpleNamespace(call_site="a", pid=pid) for pid in (1, 2, 2, 3, 4, 5)]
+    rows += [SimpleNamespace(call_site="b", pid=0)]
+    assert memory._holders(rows, {2: "actor Store pid 2"}) == {
+        "a": "actor Store pid 2, pid 1, pid 3, 2 more",
+        "b": "tasks or values",
+    }
+
+
 def test_ref_alone_is_not_said_to_be_read(start):
     start(num_cpus=1)
     ref = zray.put(np.ones(500_000))
@@ -50,7 +77,7 @@ def test_ref_alone_is_not_said_to_be_read(start):
     ],
 )
 def test_words_say_what_the_node_knows(kind, has_ref, words):
-    assert memory._users([{"pid": 7, "type": kind, "has_ref": has_ref}]) == f"pid 7 ({words})"
+    assert memory._users([{"pid": 7, "type": kind, "has_ref": has_ref}], {}) == f"pid 7 ({words})"
 
 
 def test_json_has_the_same(start):
