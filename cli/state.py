@@ -27,7 +27,7 @@ COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "placement-groups": (("placement_group_id", "name", "state", "strategy"), ("bundles",)),
     "tasks": (
         ("task_id", "name", "state", "node_id", "worker_pid", "error_type"),
-        ("attempt_number", "actor_id", "start_time_ms", "phases_ms", "waits_ms", "parent_task_id"),
+        ("attempt_number", "actor_id", "start_time_ms", "phases_ms", "waits_ms", "parent_task_id", "error_message"),
     ),
     "workers": (("worker_id", "worker_type", "pid", "node_id", "job_id"), ("actor_id",)),
 }

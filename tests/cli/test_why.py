@@ -9,6 +9,7 @@ import zray
 from tests.cli.commands import zray as command
 from tests.gates import until
 from zray.util import state
+from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from zray.util.why import why
 
 
@@ -74,7 +75,10 @@ def test_ended_tasks_are_told_with_their_times(start):
     with pytest.raises(OSError):
         zray.get(fail.remote())
     (failed,) = state.list_tasks(filters=[("state", "=", "FAILED")])
-    assert " failed with TASK_EXECUTION_EXCEPTION on node " in lines_of(failed.task_id)[0]
+    title, error, *_ = lines_of(failed.task_id)
+    assert " failed with TASK_EXECUTION_EXCEPTION on node " in title
+    assert re.fullmatch(rf"  OSError: no such file \({re.escape(__file__)}:\d+\)", error)
+    assert failed.error_message == error.strip()
     assert lines_of() == ["No task waits or runs."]
 
 
@@ -195,10 +199,30 @@ def test_constructor_that_raised_is_told_with_its_error(start):
     with pytest.raises(zray.exceptions.RayActorError):
         zray.get(part.get.remote())
     line, constructor, *_ = why(part._actor_id.hex())
-    assert "is DEAD on node" in line and ": its constructor raised ValueError: no such part (" in line
+    assert "is DEAD on node" in line and ": the constructor raised ValueError: no such part (" in line
     assert f"{__file__}:" in line and constructor.startswith("  constructor: ")
     (row,) = state.list_actors()
-    assert row.death_cause.startswith("its constructor raised ValueError: no such part")
+    assert row.death_cause.startswith("the constructor raised ValueError: no such part")
+
+
+def test_actor_of_a_lost_node_is_explained_by_its_calls(cluster):
+    cluster.connect()
+    node = cluster.worker_nodes[0]
+    place = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+    keeper = Keeper.options(scheduling_strategy=place).remote()
+    zray.get(keeper.keep.remote())
+    cluster.remove_node(node, allow_graceful=False)
+    with pytest.raises(zray.exceptions.RayActorError):
+        zray.get(keeper.keep.remote())
+    title, call, reason, *_ = until(lambda: lost_lines(keeper._actor_id.hex()))
+    assert title.endswith("is on no node of the session: it has ended, or its node is lost")
+    assert "task Keeper.keep" in call and " failed with ACTOR_DIED" in call
+    assert f"its node {node.node_id} is lost" in reason
+
+
+def lost_lines(actor_id):
+    lines = why(actor_id)
+    return lines if "is on no node" in lines[0] else None
 
 
 def test_functions_and_actors_are_explained_by_name(start, gate):

@@ -31,6 +31,7 @@ _UNASKED = frozenset(
 # Ends of actors that a program has not asked for either: all calls get the same error.
 _CONSTRUCTORS = frozenset({"its constructor raised", "its state could not be restored"})
 _UNHEARD_CHARACTERS_MAX = 300
+_TEXT_CHARACTERS_MAX = 4_000  # of a message or a traceback that is looked at
 # Lines between the exceptions of a traceback, and exceptions of cancelled tasks.
 _CHAINED = ("The above exception was the direct cause", "During handling of the above exception")
 _CANCELLED = ("zray.exceptions.TaskCancelledError: ", "zray.exceptions.TaskForceCancelledError: ")
@@ -44,14 +45,16 @@ def of_constructor(error: bytes) -> bool:
         return False
 
 
-def death_in_words(error: bytes) -> str:
-    """Return how an actor ended, in a line; "": unknown."""
+def error_in_words(error: bytes) -> str:
+    """Return what the error of a task or an actor says, in a line, with the file and line that raised; "": unknown."""
     try:
         parts = _decode(memoryview(error)[1:])
-        said, line = parts[1].strip().partition("\n")[0], ""
-        if error[0] != SYSTEM_ERROR or of_constructor(error):
-            said, line = _end_of(parts[1])
-            said = f"its constructor raised {said}"
+        said, line = parts[1][:_TEXT_CHARACTERS_MAX].strip().partition("\n")[0], ""
+        if error[0] != SYSTEM_ERROR:
+            said, line = _end_of(parts[1][-_TEXT_CHARACTERS_MAX:])
+        elif of_constructor(error):
+            said, line = _end_of(parts[1][-_TEXT_CHARACTERS_MAX:])
+            said = f"the constructor raised {said}"
     except (MsgspecError, TypeError, ValueError, AttributeError, IndexError):
         return ""
     return _short(said) + (f" ({line})" if line else "")

@@ -105,12 +105,12 @@ def list_tasks(*, filters: Filters = None, limit: int = LIMIT, detail: bool = Fa
     Returns:
         Facts on each task: task_id, name, type ("NORMAL_TASK", "ACTOR_TASK"), state ("PENDING_ARGS_AVAIL",
         "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "RUNNING", "FINISHED", "FAILED" and others), job_id, node_id,
-        actor_id, worker_pid, attempt_number, error_type ("TASK_EXECUTION_EXCEPTION", "WORKER_DIED" and others; None
-        for one that has not failed) and run_ms (for how long a running task has run; None: not known).  With detail
-        also parent_task_id, creation_time_ms, start_time_ms and end_time_ms since 1970 (None: not recorded), and
-        phases_ms: milliseconds by phase.  Of waits of 10 ms or more: queue_time_ms and fetch_time_ms, when the last
-        ones for a worker and for the way of an argument began; waits_ms, milliseconds by what was waited for; and
-        last_argument, the task that made the last argument.
+        actor_id, worker_pid, attempt_number, error_type ("TASK_EXECUTION_EXCEPTION", "WORKER_DIED" and others; None for
+        one that has not failed), error_message (what the error says, in a line) and run_ms (for how long a running task
+        has run; None: not known). With detail also parent_task_id, creation_time_ms, start_time_ms and end_time_ms
+        since 1970 (None: not recorded), and phases_ms: milliseconds by phase. Of waits of 10 ms or more: queue_time_ms
+        and fetch_time_ms, when the last ones for a worker and for the way of an argument began; waits_ms, milliseconds
+        by what was waited for; and last_argument, the task that made the last argument.
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
@@ -390,6 +390,7 @@ def _task(fact: TaskFact) -> State:
         worker_pid=fact.pid or None,
         attempt_number=fact.attempts,
         error_type=fact.error_type or None,
+        error_message=fact.error or None,
         run_ms=fact.run_ms or None,
     )
 

@@ -171,6 +171,7 @@ def _row(task_id: str, run: Run) -> dict[str, Any]:
         "worker_pid": run.pid,
         "attempt_number": event.attempt,
         "error_type": ERRORS[event.outcome],
+        "error_message": event.error or None,
         "run_ms": None,
     }
 

@@ -73,6 +73,8 @@ def why(id: str = "") -> list[str]:
             raise ValueError(f"Several things begin with {id!r}: {near}.")
         if found:
             return explain(next(iter(found.values())))
+    if len(wanted) == 2 * TASK_ID_BYTES and (lines := _of_lost_actor(wanted)):
+        return lines
     raise ValueError(
         f"No task, actor or node has the id {id!r}, or this name: `zray list tasks` shows those there are."
     )
@@ -121,6 +123,8 @@ def _of_task(row: Any) -> list[str]:
     error = f" with {row['error_type']}" if row["error_type"] else ""
     attempts = f" after {row['attempt_number']:,} retries" if row["attempt_number"] else ""
     lines = [f"{name} {ended}{error} {where}{attempts}"]
+    if row["error_message"]:
+        lines.append(f"  {printable(row['error_message'])}")
     if row.get("phases_ms"):
         parts = ", ".join(f"{phase.replace('_', ' ')} {ms:,.3f} ms" for phase, ms in row["phases_ms"].items())
         lines.append(f"  {parts}")
@@ -162,6 +166,17 @@ def _of_actor(row: Any) -> list[str]:
             lines += [f"  {text}" for text in _of_task(call)]
         return lines
     return [f"{line}:", *_explained([bytes.fromhex(row["actor_id"]) + FIRST_RETURN], 1, row["node_id"])]
+
+
+def _of_lost_actor(actor_id: str) -> list[str]:
+    """Lines on an actor that no node lists, by its calls; empty: there are none."""
+    calls = state.list_tasks(filters=[("actor_id", "=", actor_id)], detail=True, limit=ROWS)
+    if not calls:
+        return []
+    lines = [f"actor {actor_id} is on no node of the session: it has ended, or its node is lost"]
+    for call in calls[:WAITING_SHOWN]:
+        lines += [f"  {text}" for text in _of_task(call)]
+    return lines
 
 
 def _of_constructor(actor_id: str) -> list[str]:

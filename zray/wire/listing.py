@@ -46,7 +46,7 @@ class TaskFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """One task or call.  `state` is Ray's name of the state.  `actor_id` is empty for a task.
 
     `is_away` marks a task that another node may list too, with a later state.
-    `error_type` is Ray's name for the kind of error of a failed task.
+    `error_type` is Ray's name for the kind of error of a failed task, and `error` says what the error says.
     `run_ms` says for how long a running task has run; 0: not known, as of further calls in an actor.
     """
 
@@ -61,6 +61,7 @@ class TaskFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     is_away: bool = False
     error_type: Text = ""
     run_ms: Natural = 0
+    error: Text = ""
 
     @property
     def has_ended(self) -> bool:

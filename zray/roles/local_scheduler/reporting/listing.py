@@ -25,7 +25,7 @@ from ....wire.listing import HOLDERS_MAX, ROWS_MAX, ActorFact, ListWork, ObjectF
 from ....wire.task_spec import StoredValue, TaskOptions
 from ...kept import Latest
 from ...role import on
-from ...unfetched import death_in_words
+from ...unfetched import error_in_words
 from ..tables import Actor, ActorState
 from ..task import FORWARDED, Task, TaskState
 
@@ -76,7 +76,8 @@ class Ended:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.finished: deque[Finished] = deque(maxlen=FINISHED_MAX)
-        self.failed: deque[tuple[Finished, str]] = deque(maxlen=FAILED_MAX)
+        self.failed: deque[tuple[Finished, str, str]] = deque(maxlen=FAILED_MAX)
+        self.last_error = (b"", "")  # an error value, and what it says: all calls on a dead actor get one
         self.names: Latest[bytes, str] = Latest(NAMES_MAX)  # of functions whose code the node has forgotten
         self.actors: Latest[bytes, ActorFact] = Latest(ACTORS_MAX)
 
@@ -88,7 +89,9 @@ class Ended:
         if type(value) is bytes and FIRST_MARK <= value < PAST_MARKS:
             kind, died = _kind_of(value)
             row = spec.task_id, task.options, spec.function_id, task.job.job_id, pid or died, task.attempts
-            self.failed.append((row, kind))
+            if value is not self.last_error[0]:
+                self.last_error = value, error_in_words(value)
+            self.failed.append((row, kind, self.last_error[1]))
         else:
             self.finished.append((spec.task_id, task.options, spec.function_id, task.job.job_id, pid, task.attempts))
 
@@ -105,11 +108,12 @@ class Ended:
     def tasks(self) -> Iterator[TaskFact]:
         """Yield ended tasks, failed ones first, each latest first."""
         node = self.node.address
-        rows = [*((row, kind) for row, kind in reversed(self.failed)), *((row, "") for row in reversed(self.finished))]
-        for (task_id, options, function_id, job_id, pid, attempts), kind in rows:
+        rows = [*reversed(self.failed), *((row, "", "") for row in reversed(self.finished))]
+        for (task_id, options, function_id, job_id, pid, attempts), kind, error in rows:
             called = options.name or options.method or self._name_of(function_id)
             state = "FAILED" if kind else "FINISHED"
-            yield TaskFact(task_id, called, state, job_id, node, options.actor_id, pid, attempts, error_type=kind)
+            place = node, options.actor_id, pid
+            yield TaskFact(task_id, called, state, job_id, *place, attempts, error_type=kind, error=error)
 
     def _name_of(self, function_id: bytes) -> str:
         function = self.node.functions.get(function_id)
@@ -260,7 +264,7 @@ class Listings:
             actor.job.job_id,
             self.node.address,
             actor.pid if worker is not None or is_dead else 0,
-            death_in_words(actor.death) if is_dead else "",
+            error_in_words(actor.death) if is_dead else "",
         )
 
     def _tasks(self, most: int) -> list[TaskFact]:
