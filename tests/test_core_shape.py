@@ -110,6 +110,7 @@ ADDED = {
         "lines of imports": 12,
     },
     "cycles of named and of hosted actors": {"code lines": 96, "statements": 90, "lines of imports": 3},
+    "results that are on their way to a node which asks again": {"code lines": 9, "statements": 9},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -25,6 +25,8 @@ def test_replays_of_an_actor_that_draws_see_the_same_items(name):
         ("nodes die", 213),  # items that were held had been drawn before the call left
         ("nodes are cut off", 310),  # items for a lost node had receipts
         ("nodes die", 410),  # a call was cancelled before it had left again
+        # A node that was offered the callee sent a call once more whose result was on its way, and it ran twice.
+        ("nodes die", 429),
     ],
 )
 def test_seeds_that_failed_once(name, seed):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.sim.sweeps import MIXTURES
 from zray.sim.main import run_program, sweep_program
 from zray.sim.workloads import GROUP_PROGRAMS, PROGRAMS, PROGRAMS_OF_CLUSTERS, RECOVERY_PROGRAMS
 
@@ -84,6 +85,12 @@ def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(name, seeds, mon
         options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
         outcome = sweep_program(name, seed=seed, nodes=3, cpus=1 + seed % 3, node_kill_probability=0.02, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("seed", [5, 7])
+def test_a_call_of_an_actor_that_recovers_says_which_actor_is_lost_with_both_its_nodes(seed):
+    outcome = sweep_program("maker", seed=seed, **MIXTURES["nodes die"])
+    assert not outcome.error, outcome.error
 
 
 def survives(name, seed, monkeypatch, probability=0.02):

@@ -127,7 +127,8 @@ def run_maker(interval: int, count: int, start: int, where: str, is_beside: bool
     yield Drop([maker, other])
     for answer in [*answers, told, *states]:
         if type(answer) is Failed:
-            is_dead = answer.kind == "ActorDiedError" and any(
+            # In a call of the maker: of an actor that it has called.
+            is_dead = answer.kind in ("ActorDiedError", "task") and any(
                 reason in answer.text for reason in recovery_programs.FINAL
             )
             # A large answer announced to the caller's node, but not pulled, is lost to its caller.

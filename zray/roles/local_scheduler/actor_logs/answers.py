@@ -315,6 +315,11 @@ class Answers(Struct, eq=False):
             self._drop_oldest()
         return answer
 
+    def is_given(self, task_id: bytes, origin: str) -> bool:
+        """Return whether the answer of a call has left for a node, which has not acknowledged it."""
+        answer = self.given.get(task_id)
+        return answer is not None and answer.origin == origin
+
     def asked_for(self, task_id: bytes, origin: str) -> None:
         """Note a call that the caller at `origin` sends before seeing the answer."""
         self.unasked.pop(task_id, None)

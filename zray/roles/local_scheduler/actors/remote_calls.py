@@ -60,6 +60,13 @@ class RemoteCalls:
                 if spec.deps or spec.holds:
                     node.send(origin, actors.CallsAccepted([spec.task_id]))
                 continue
+            if attempt and actor is not None and actor.shipping is not None:
+                if not options.is_generator and actor.shipping.answers.is_given(spec.task_id, origin):
+                    # The origin was to have the actor, took the call for lost, and has the actor no more.
+                    node.reject("a call whose result is on its way")
+                    if spec.deps or spec.holds:
+                        node.send(origin, actors.CallsAccepted([spec.task_id]))
+                    continue
             if actor is not None and actor.shipping is not None and actor.shipping.answers.inherited and not attempt:
                 actor.shipping.answers.caller_goes_on(origin)
             job = actor.job if actor is not None else Job(b"", scheduling.JobFacts())
