@@ -150,6 +150,13 @@ def test_a_server_that_comes_back_unfit_is_waited_for(tmp_path):
 
 
 @needs_server
+def test_an_old_client_library_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("redis.__version__", "5.3.0")
+    with pytest.raises(StoreUnfit, match="needs the package redis 6 or newer, but 5.3.0 is installed"):
+        RedisStore(str(tmp_path / "a"), parse("redis://localhost"), "zray:test:0")
+
+
+@needs_server
 def test_a_password_is_needed_where_the_server_wants_one(tmp_path):
     with running(requirepass="se cret") as server:
         for password in ("", "wrong"):

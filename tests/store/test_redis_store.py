@@ -234,6 +234,23 @@ def test_kills_of_server_and_writer_at_any_moment_lose_and_double_nothing(tmp_pa
     assert re.fullmatch(r"5 kills of the server, 3 of the writer: [\d,]+ records, none lost\n", capsys.readouterr().out)
 
 
+def test_the_figures_of_the_store(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(redis_store, "LONE", 2)
+    monkeypatch.setattr(redis_store, "GROUPS", 1)
+    measured = redis_store.Server(PROGRAM, str(tmp_path))
+    try:
+        redis_store.show(redis_store.measure(measured, 1))
+    finally:
+        measured.kill()
+    _, *rows, ratio = capsys.readouterr().out.splitlines()
+    assert [row[:26].strip() for row in rows] == [
+        "the bare client, RPUSH",
+        "the store on the server",
+        "a log on this disk",
+    ]
+    assert re.fullmatch(r"of the client's: [\d.]+ of the time alone, [\d.]+ of the rate in groups", ratio)
+
+
 def test_a_server_that_stands_still_is_said_to_and_then_goes_on(server, tmp_path, monkeypatch):
     monkeypatch.setattr(redis_server, "SILENT_SECONDS", 0.2)
     store = server.store(tmp_path / "a")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # A server that is silent for so long is away: a shard stalls then, and says so.
 SILENT_SECONDS = 2.0
 VERSION_MIN = (6, 2)
+LIBRARY_MIN = 6  # version 5 waits for ever for a server that stands still
 SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
 # The first words of errors after which nothing was written, and which end by themselves or by an order to the server.
 _REFUSES = {
@@ -45,12 +46,15 @@ class Server:
 
     def __init__(self, address: RedisAddress, password: str, name: str) -> None:
         """Raises:
-        StoreUnfit: the client library is not installed.
+        StoreUnfit: the client library is not installed, or too old.
         """
         try:
             import redis
         except ImportError as error:
             raise StoreUnfit(f"{address.text} needs the package redis: pip install 'zray[redis]'") from error
+        if int(redis.__version__.partition(".")[0]) < LIBRARY_MIN:
+            found = redis.__version__
+            raise StoreUnfit(f"{address.text} needs the package redis {LIBRARY_MIN} or newer, but {found} is installed")
         self.address = address
         self.name = name
         self.redis: Any = redis
@@ -190,6 +194,7 @@ class Server:
         """Close the connection."""
         if self._client is not None:
             self._client.close()
+            self._client.connection_pool.disconnect()  # older versions of the library keep the connection
             self._client = None
 
 
