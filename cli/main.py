@@ -99,6 +99,10 @@ class Commands(click.Group):
             return super().invoke(context)
         except NotImplementedError as error:
             raise click.UsageError(str(error)) from error
+        except ValueError as error:
+            if type(error).__name__ != "AddressError":
+                raise
+            raise click.UsageError(str(error)) from error
         except BrokenPipeError:
             raise  # whoever read has enough: click says nothing
         except (ZrayError, OSError) as error:

@@ -34,6 +34,11 @@ def after(value):
 
 
 @zray.remote
+def both(one, other):
+    pass
+
+
+@zray.remote
 class Keeper:
     def keep(self):
         return 1
@@ -223,6 +228,41 @@ def test_actor_of_a_lost_node_is_explained_by_its_calls(cluster):
 def lost_lines(actor_id):
     lines = why(actor_id)
     return lines if "is on no node" in lines[0] else None
+
+
+@zray.remote
+class Partner:
+    def meet(self, other):
+        self.other = other
+
+    def ask(self, depth):
+        return zray.get(self.other.ask.remote(depth - 1)) if depth else 0
+
+
+def test_actors_that_wait_for_each_other_are_said_to_do_so(start):
+    start(num_cpus=1)
+    first, second = Partner.remote(), Partner.remote()
+    zray.get([first.meet.remote(second), second.meet.remote(first)])
+    stuck = first.ask.remote(3)
+    lines = until(lambda: [found for found in [why(stuck.hex())] if "see above" in found[-1]])[0]
+    assert lines[-1].endswith(": see above, and so these wait for each other")
+    zray.kill(first)
+
+
+def test_value_that_is_waited_for_twice_is_no_cycle(start, gate):
+    start(num_cpus=2)
+    first = wait.remote(gate)
+    last = both.remote(after.remote(first), after.remote(first))
+    until(lambda: any(task.state == "RUNNING" for task in state.list_tasks()))
+    assert why(last.hex())[-1].endswith(": see above")
+    gate.open()
+    zray.get(last)
+
+
+@pytest.mark.parametrize("address", ["localhost", "foo:bar", "ipc:///nothing/here"])
+def test_text_that_is_no_address_is_refused_in_words(address):
+    done = command("why", "--address", address)
+    assert done.returncode == 2 and "ddress" in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
 def test_functions_and_actors_are_explained_by_name(start, gate):

@@ -48,6 +48,10 @@ def environment_without_it() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _SECRET}
 
 
+class AddressError(ValueError):
+    """A text that is no address."""
+
+
 def cluster_address(text: str) -> str:
     """Return HOST:PORT with the host as an IPv4 address.
 
@@ -60,7 +64,7 @@ def cluster_address(text: str) -> str:
     host, colon, port = text.removeprefix("zray://").removeprefix("ray://").rpartition(":")
     is_name = bool(host) and not set(host) & _IN_NO_NAME
     if not colon or not is_name or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"An address must be HOST:PORT, not {text[:100]!r}.")
+        raise AddressError(f"An address must be HOST:PORT, not {text[:100]!r}.")
     try:
         return f"{socket.gethostbyname(host)}:{int(port)}"
     except (OSError, UnicodeError) as error:

@@ -71,7 +71,9 @@ def session_at(address: str) -> tuple[Session, int]:
     root, name = os.path.split(folder)
     session = Session(name, root)
     if not os.path.isabs(root) or not name or path != session.socket_path:
-        raise ValueError(
+        from ..security.token_input import AddressError
+
+        raise AddressError(
             f"The address of a session on this machine is {SCHEME}FOLDER/node.sock, as init() returned it, "
             f"not {address[:200]!r}."
         )

@@ -61,6 +61,7 @@ class Reasons:
         self.lines: list[str] = []
         self.hop: Hop | None = None
         self.seen: set[bytes] = set()  # membership only
+        self.chain: list[bytes] = []  # objects whose explanation has not ended, each waited for by the one before
         self.seen_store = False  # it was said what fills it
 
     # --- lines ---
@@ -99,9 +100,11 @@ class Reasons:
         entry = self.node.objects.entries.get(object_id)
         name = f"ObjectRef({object_id.hex()})"
         if object_id in self.seen:
-            self.say(depth, f"{name}: see above")
+            cycle = ", and so these wait for each other" if object_id in self.chain else ""
+            self.say(depth, f"{name}: see above{cycle}")
             return
         self.seen.add(object_id)
+        self.chain.append(object_id)
         if entry is None and self.home:
             self._ask(self.home, object_id, depth)
         elif entry is None:
@@ -116,6 +119,7 @@ class Reasons:
             self.of_task(entry.task, entry.object_id, depth, f"{name}: ")
         else:
             self._of_foreign(entry, depth, name)
+        self.chain.pop()
 
     def _of_foreign(self, entry: ObjectEntry, depth: int, name: str) -> None:
         """Explain an object not made by any local task."""
