@@ -50,15 +50,16 @@ class RedisServer:
         self.data = os.path.join(self.folder, "data")
         os.mkdir(self.data)
         self.process = None
-        self.count = 0
+        self.wrapper = []  # the beginning of its command line
 
     def start(self, **settings):
         words = {**self.settings, "unixsocket": self.socket, "dir": self.data}
         words |= {name.replace("_", "-"): value for name, value in settings.items()}
-        command = [self.program]
+        command = [*self.wrapper, self.program]
         for name, value in words.items():
             command += [f"--{name}", *(value if isinstance(value, list) else [value])]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+        self.process = subprocess.Popen(command, **how)
         said = ""
         while "eady to accept connections" not in said:
             line = self.process.stdout.readline()
@@ -69,7 +70,7 @@ class RedisServer:
     def kill(self):
         """Kill -9, also of a server that is stopped."""
         if self.process is not None:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process.stdout.close()
             self.process = None

@@ -1,5 +1,6 @@
 """The store on a server: nothing acknowledged is lost or doubled, whatever becomes of the server or of the store."""
 
+import contextlib
 import itertools
 import os
 import re
@@ -9,7 +10,9 @@ import signal
 import pytest
 
 from benchmarks import redis_store
-from tests.store.redis_servers import PROGRAM, PROGRAMS, Proxy, needs_server, running
+from tests.gates import until
+from tests.store.redis_servers import PROGRAM, PROGRAMS, Proxy, RedisServer, needs_server, running
+from tests.store.test_log_deaths import mounts
 from zray.store import owner, redis_server
 from zray.store.durable import StoreAway, StoreBroken, StoreDamaged, StoreFull, StoreLocked
 from zray.store.redis_store import APPEND, MARK, RedisStore
@@ -335,7 +338,31 @@ def test_a_store_whose_mark_is_older_than_the_server_goes_on(server, tmp_path):
         check(server, tmp_path / "a", GROUP)
 
 
-# --- memory ---
+# --- full disks and full memory ---
+
+
+@pytest.mark.skipif(not mounts(), reason="this user may not mount a small disk")
+def test_a_server_ends_when_its_disk_is_full_and_has_all_when_it_is_back(tmp_path):
+    server = RedisServer()
+    fill, free = f"head -c 700k /dev/zero > {server.data}/filler", f"rm {server.data}/filler"
+    script = f'mount -t tmpfs -o size=1m none {server.data} && {fill}; "$@"; {free}; exec "$@"'
+    server.wrapper = ["unshare", "--mount", "sh", "-c", script, "sh"]
+    try:
+        store = server.start().store(tmp_path / "a")
+        with pytest.raises(StoreAway):
+            while True:
+                store.append([b"r" * 5_000])
+        lost = store.last
+
+        def append():
+            with contextlib.suppress(StoreAway):
+                return store.append([b"r" * 5_000])
+
+        assert until(append) == lost + 1 > 50
+        store.close()
+        check(server, tmp_path / "a", [b"r" * 5_000] * (lost + 1))
+    finally:
+        server.close()
 
 
 def test_a_server_without_memory_is_a_full_store_until_it_has_some(server, tmp_path):
