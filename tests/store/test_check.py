@@ -9,6 +9,7 @@ from cli.gcs import gcs
 from zray.store.check import check
 from zray.store.log import Log
 from zray.store.records import FILE_HEADER_BYTES, HEADER_BYTES
+from zray.store.redis_store import MARK
 
 
 @pytest.fixture
@@ -73,3 +74,10 @@ def test_the_command_tells_the_place_and_fails_only_for_damage(folder):
     assert "DAMAGED at byte 0" in run(folder).output
     os.mkdir(folder / "nothing")
     assert run(folder / "nothing").exit_code == 1
+
+
+def test_records_on_a_server_are_said_to_be_there(folder):
+    (folder / "gcs-0" / MARK).write_bytes(b"%020d" % 12)
+    done = CliRunner().invoke(gcs, ["check", str(folder)])
+    note = f"Note: the records of {folder}/gcs-0, at least 12, are on a server: a head checks them at its start.\n"
+    assert done.exit_code == 0 and note in done.output
