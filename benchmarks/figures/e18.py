@@ -32,6 +32,7 @@ REMEMBERED = "as remembered of the paper, not verified"
 DASK_MISSING = "distributed is not installed: pip install distributed"
 PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hotos_peer.py")
 GET_SECONDS = 120.0
+STAGES_MIN = 4
 SERIAL, ZRAY = "serial", "zray"
 Run = Callable[[int, float, bool, int], float]  # simulations of a stage, seconds of each, sleeps, stages -> seconds
 
@@ -52,7 +53,7 @@ def measure(figure: Figure, effort: Effort) -> None:
     with zray_session(CORES) as own, dask(CORES, 1) as peer:
         for _ in range(rounds):
             for length, rates in found.items():
-                one_round(rates, own, peer, CORES, length, False, stages)
+                one_round(rates, own, peer, CORES, length, False, max(STAGES_MIN, int(stages * SECONDS / length)))
     judge(figure, found)
     with zray_session(EMULATED_CORES) as own, dask(2, EMULATED_CORES // 2) as peer:
         sleeping = Rates()
@@ -65,7 +66,8 @@ def measure(figure: Figure, effort: Effort) -> None:
         f"A stage has as many simulations as workers, and a policy step of {POLICY_SECONDS * 1e3:g} ms. Measured: "
         f"they compute on {CORES} cores. Emulated: {EMULATED_CORES} workers of one machine, whose simulations sleep. "
         "On zray all stages are submitted at once, and depend on each other by their arguments. Dask's distributed "
-        f"gathers each stage. Medians of {rounds} rounds of {stages} stages, all ways in turns. Simulated: one node "
+        f"gathers each stage. Medians of {rounds} rounds of {stages} stages (fewer of longer simulations), all ways in "
+        "turns. Simulated: one node "
         f"of {hotos_simulated.CORES} CPUs, with the latencies that were measured here."
     )
 
