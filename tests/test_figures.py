@@ -91,6 +91,12 @@ def test_figures_are_chosen_by_name_in_the_papers_order():
         reproduce.chosen(["E77", "E1"])
 
 
+def test_page_of_the_paper_has_each_figure():
+    text = (ROOT / "docs" / "paper.md").read_text()
+    figures = [name for name in reproduce.TITLES if name != "cluster"]
+    assert re.findall(r"^\| (E\d+) ", text, re.MULTILINE) == figures
+
+
 def test_a_limit_for_a_machine_of_another_speed_is_held_against_what_it_comes_to_there_too():
     figure = Figure("E1", "a title", pace=0.4)
     figure.add("tasks/s", 50_000.0, "1/s", MEASURED, at_least=100_000, scales=RATE)
