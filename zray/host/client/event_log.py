@@ -81,10 +81,14 @@ class EventLog:
         The function is a closure with few arguments, since each task waits for it.
         """
         ring, facts_of, pack_into = self.ring, self.facts, WHOLE.pack_into
-        memory, next_record, new_facts = ring.memory, ring.next_record, self._facts_of
+        # The mapping itself is written to sooner than a view of it.
+        memory, next_record, new_facts = ring.memory.obj, ring.next_record, self._facts_of
 
         def ran_well(spec: TaskSpec, begin: float, read: float, end: float, stored: float) -> None:
-            """Record a run: when it began, had its arguments, had run, and had stored its results."""
+            """Record a run: when it began, had its arguments, had run, and had stored its results.
+
+            Without arguments, `begin` and `read` are the same object.
+            """
             key, options = spec.function_id, spec.options
             if options:
                 key = key + options if key else options
@@ -92,7 +96,7 @@ class EventLog:
             serial, place = next_record()
             if serial < ring.limit or (place := ring.reserved(serial, place)):
                 pack_into(memory, place, spec.task_id, begin, read, end, stored, facts, serial)
-            if spec.deps:
+            if read is not begin:
                 ring.add_dependencies(spec.deps)
 
         return ran_well
