@@ -4,7 +4,7 @@ import pytest
 
 from tests.sim.sweeps import MIXTURES
 from zray.sim.faults import MEETING_SECONDS
-from zray.sim.generator_programs import run_held_back, run_lost_squares
+from zray.sim.generator_programs import run_held_back, run_left_squares, run_lost_squares
 from zray.sim.main import sweep_program
 from zray.sim.options import Options
 from zray.sim.sequential import Sequential
@@ -71,6 +71,26 @@ def test_a_generator_that_is_held_back_makes_lost_items_again(
         for result, value in zip(found, wanted[0], strict=True):
             assert result == value or "was lost with its node" in result.text
     world.run(world.now + 1.0)
+    world.checkers.at_rest()
+    world.end_driver(driver)
+    world.run(world.now + 1.0)
+    world.checkers.at_rest()
+
+
+@pytest.mark.parametrize("is_called", [False, True])
+@pytest.mark.parametrize("max_buffered", [0, 2])
+def test_a_generator_that_was_left_makes_no_more_items_again_than_were_drawn(max_buffered, is_called):
+    """Where the node of its consumer has it run again.  Its first run was cancelled, and this one is not."""
+    world = Simulator(Options(seed=1, nodes=5, delay="even"))
+    world.run(MEETING_SECONDS)
+    arguments = (250, max_buffered, 3, 4.0, is_called)
+    driver = world.start_driver(world.nodes["n1"], 1, run_left_squares, arguments)
+    world.run(world.now + 2.5)
+    world.faults.kill_node(world.nodes["n3"], "is killed")
+    assert world.run(world.now + 10.0, unless=lambda: driver.is_done)
+    assert driver.result == Sequential().run(run_left_squares, arguments)
+    world.run(world.now + 1.0)
+    assert not any(node.scheduler.tasks for node in world.nodes.values())
     world.checkers.at_rest()
     world.end_driver(driver)
     world.run(world.now + 1.0)

@@ -118,7 +118,20 @@ def make_bigs(count: int, size: int, seconds: float) -> Script:
 
 
 @remote
+def make_slower(count: int, fast: int) -> Script:
+    """Large items: so many at once, and then ten in a second."""
+    for number in range(count):
+        yield Sleep(0.1 if number >= fast else 0.0)
+        yield Item(Big(number, 5_000))
+    return count
+
+
+@remote
 class BigMaker:
+    def make_slower(self, count: int, fast: int) -> Script:
+        """Yield the items of `make_slower`."""
+        return (yield from make_slower(count, fast))
+
     def make(self, count: int, size: int, seconds: float) -> Script:
         """Yield the items of `make_bigs`."""
         return (yield from make_bigs(count, size, seconds))
@@ -219,3 +232,24 @@ def run_held_backs(*arguments: Any) -> Script:
     ]
     items = [Big(number, size) if size else number for number in range(taken, count)]
     return wrong, [] if others == items else others
+
+
+def run_left_squares(count: int, max_buffered: int, taken: int, seconds: float, is_called: bool) -> Script:
+    """Squares, on the third node, of the first items of a generator that is left early: they are fetched late."""
+    second, third = (Where(node=name, is_soft=True) for name in ("n2", "n3"))
+    arguments = (count, taken + 2)
+    if is_called:
+        actor = yield Create(BigMaker, max_restarts=-1, where=second)
+        stream = yield CallGenerator(actor, "make_slower", arguments, max_retries=1, max_buffered=max_buffered)
+    else:
+        stream = yield Generate(make_slower, arguments, max_retries=1, where=second, max_buffered=max_buffered)
+    results = []
+    for _ in range(taken):
+        ref = yield Draw(stream)
+        results.append((yield Submit(square, (ref,), max_retries=-1, where=third)))
+        yield Drop([ref])
+    yield LeaveStream(stream)
+    for _ in range(6):  # with these messages the items are freed
+        assert (yield Get((yield Submit(increment, (1,))))) == 2
+    yield Sleep(seconds)
+    return (yield from outcomes(results))

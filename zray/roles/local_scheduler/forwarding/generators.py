@@ -109,7 +109,7 @@ class Generators:
         self.untold: dict[bytes, Untold] = {}
         self.asked: dict[bytes, dict[bytes, None]] = {}  # lost items that shards have asked for, by task in hand
         self.attempts: Latest[bytes, Attempts] = Latest(ATTEMPTS_MAX)  # by task that runs here, or has left
-        self.left: Latest[bytes, int] = Latest(ATTEMPTS_MAX)  # items that the program has had of cancelled ones
+        self.left: Latest[bytes, int] = Latest(ATTEMPTS_MAX)  # items that the program has had of those it has left
 
     def submitted(self, task_id: bytes, owner: Process, maker: Actor | None) -> None:
         """Note a generator that a process has submitted, perhaps once more: present items are given to the process
@@ -349,7 +349,8 @@ class Generators:
             task.has_yielded(first + len(items))
         is_undrawn = stream is None or type(task) is RebuiltTask
         if is_undrawn and task is not None and task.options.max_buffered and not first:
-            self._pass_on(task, ItemsDrawn(task_id, ITEMS_MAX))  # nobody draws these items
+            most = self.left.get(task_id, ITEMS_MAX) if stream is None else ITEMS_MAX
+            self._pass_on(task, ItemsDrawn(task_id, most))  # nobody draws these items
         elif stream is not None and stream.drawn and first < stream.drawn and task is not None:
             # A task that runs again: its new worker has not heard what was drawn before.
             self._pass_on(task, ItemsDrawn(task_id, stream.drawn))
@@ -368,6 +369,8 @@ class Generators:
             given.append(self._give(stream, task_id, early))
         if stream is not None and stream.maker is not None and given:
             self._log(stream, task_id, given)
+        if type(task) is RebuiltTask and stream is None and task.yielded >= self.left.get(task_id, ITEMS_MAX):
+            self.node.cancels.cancel(task, False, True)  # no program has had further items
 
     def _log(self, stream: Stream, task_id: bytes, given: list[bytes | int]) -> None:
         """Log items that a call of a recoverable actor has drawn, as the answers of nested calls."""
@@ -518,7 +521,7 @@ class Generators:
             node.reject("a generator of somebody else")
             return
         task = node.tasks.get(message.task_id)
-        if task is not None and message.ends and task.options.is_logged:
+        if task is not None and message.ends:
             self.left[message.task_id] = stream.count
         del self.streams[message.task_id]
         for n in range(message.count, stream.count):
@@ -532,7 +535,9 @@ class Generators:
         """Return the number of items behind which a cancelled generator of a recoverable actor may end: the program has
         had them.
         """
-        stream = self.streams.get(task.spec.task_id) if task.options.is_logged else None
+        if not task.options.is_logged:
+            return 0
+        stream = self.streams.get(task.spec.task_id)
         return stream.count if stream is not None else self.left.get(task.spec.task_id, 0)
 
     def sent_again(self, task: Task, home: str) -> None:

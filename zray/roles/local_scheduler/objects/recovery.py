@@ -255,6 +255,8 @@ class Recovery:
             if entry is not None and entry.is_lost:
                 self._forget_loss(entry)
         task = node.lifecycle.accept_placed(spec, options, job, "", attempts + 1)
+        node.cancels.has_ended(spec.task_id)  # an earlier run may have been cancelled, and word of it be on its way
+        node.task_states.comes_from(task, "", node.fates.ended.pop(spec.task_id, 0))
         node.remote.take_arguments(task, 0)
         return task
 
