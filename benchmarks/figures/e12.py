@@ -42,8 +42,8 @@ def measure(figure: Figure, effort: Effort) -> None:
     from .sgd_models import MODELS, SEED
 
     figure.seeds.append(SEED)
-    rounds = 2 if effort.quick else 9
-    steps = {RESNET: 3, MLP: 12} if effort.quick else {RESNET: 20, MLP: 60}
+    rounds = 2 if effort.quick else 7
+    steps = {RESNET: 3, MLP: 12} if effort.quick else {RESNET: 12, MLP: 40}
     version = importlib.metadata.version("torch")
     with ways_here(figure, f"DDP of torch {version}, gloo") as ways:
         for model in MODELS:
