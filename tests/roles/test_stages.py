@@ -182,7 +182,24 @@ def test_short_wait_of_a_task_that_runs_again_is_recorded():
     desk.windows[worker] -= 1  # it has begun
     desk.kill(worker)
     desk.give_birth()
-    assert [record[:3] for record in desk.told()] == [(Stage.QUEUE, spec.task_id, 1)]
+    ((record,),) = [desk.records]
+    assert (record.stage, record.task_id, record.count, record.attempts) == (Stage.QUEUE, spec.task_id, 1, 1)
+
+
+def test_tasks_that_go_together_have_records_by_their_attempts():
+    desk = Node(cpus=1)
+    worker = busy(desk)
+    desk.scheduler.dispatch.mean_us[FUNCTION] = 10
+    specs = [desk.new_spec() for _ in range(6)]
+    desk.submit(*specs)
+    for spec, attempts in zip(specs, (1, 1, 0, 2, 0, 1), strict=True):
+        desk.scheduler.tasks[spec.task_id].tried(attempts)
+    desk.finish_one(worker)
+    assert [(record.task_id, record.count, record.attempts) for record in desk.records] == [
+        (specs[0].task_id, 2, 1),
+        (specs[3].task_id, 1, 2),
+        (specs[5].task_id, 1, 1),
+    ]
 
 
 # --- other nodes ---

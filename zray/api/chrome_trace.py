@@ -257,6 +257,8 @@ def _slices_of_run(waits: list[TaskWait], event: Event, offset: float, begin: in
         "outcome": OUTCOMES[event.outcome],
         **({"error": event.error} if event.error else {}),
     }
+    if event.attempt:
+        args["attempt_number"] = event.attempt
     if waited := milliseconds(waits):
         args["waits_ms"] = waited
     color = "" if event.outcome == Outcome.FINISHED else "terrible"

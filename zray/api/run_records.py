@@ -30,6 +30,7 @@ from .cluster_info import nodes
 from .record_file import frames, is_record
 from .recording import memory_of
 from .sessions import require_runtime
+from .task_waits import number_attempts
 from .timeline import recorded_rings
 
 __all__ = ["RunRecord", "is_record", "present_run", "read_run"]
@@ -92,6 +93,7 @@ def read_run(path: str | os.PathLike[str]) -> RunRecord:
     for node, pid, offset, label, names, records in parts.values():
         if (ring := _ring(pid, offset, label, b"".join(names), b"".join(records))) is not None:
             rings.setdefault(node, []).append(ring)
+    number_attempts(rings)
     return RunRecord(header, facts, rings, memory, last["time"], last["error"], last["processes_left_out"])
 
 

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..ids import PARENT_HASH_BYTES, counter_of
-from ..store.event_ring import Event, Kind
+from ..ids import COUNTER_BYTES, PARENT_HASH_BYTES, counter_of
+from ..store.event_ring import NODE_LABEL, Event, Kind, RingContent
 from ..wire.events import LONG_SECONDS, Stage
 
-__all__ = ["FETCH", "PROCESS", "WORDS", "TaskWait", "TaskWaits", "in_process", "milliseconds", "name_of"]
+__all__ = [
+    "FETCH",
+    "PROCESS",
+    "WORDS",
+    "TaskWait",
+    "TaskWaits",
+    "in_process",
+    "milliseconds",
+    "name_of",
+    "number_attempts",
+]
 
 # Records of several tasks that are looked at for one of them.
 OVERLAPS_MAX = 16
+# Tasks of a record that are numbered; a worker is sent fewer together.
+BATCH_MAX = 1_024
 FETCH, PROCESS = "fetch", "process"
 # The names of waits, in the order in which they are shown, and what a task has waited for.
 WORDS = {
@@ -154,3 +166,27 @@ def milliseconds(waits: Iterable[TaskWait]) -> dict[str, float]:
     for wait in waits:
         found[wait.stage] = found.get(wait.stage, 0.0) + 1000 * wait.seconds
     return {name: round(found[name], 3) for name in WORDS if name in found}
+
+
+def number_attempts(nodes: Mapping[str, Sequence[RingContent]]) -> None:
+    """Set the attempts of runs, which nodes alone know: a wait before a further run has its number.
+
+    Args:
+        nodes: the records of processes, by node.
+    """
+    clocks = {node: min(ring.offset for ring in rings) for node, rings in nodes.items()}  # one a machine
+    found: dict[bytes, list[tuple[float, int]]] = {}  # by task: (end of the wait, attempt)
+    for node, ring in ((node, ring) for node, rings in nodes.items() for ring in rings if ring.label == NODE_LABEL):
+        for event in ring.events:
+            for number in range(min(event.tasks, BATCH_MAX) if event.attempt else 0):
+                counter = (counter_of(event.task_id) + number) % (1 << 8 * COUNTER_BYTES)
+                task_id = event.task_id[:-COUNTER_BYTES] + counter.to_bytes(COUNTER_BYTES, "big")
+                found.setdefault(task_id, []).append((event.end + clocks[node], event.attempt))
+    if not found:
+        return
+    for node, ring in ((node, ring) for node, rings in nodes.items() for ring in rings):
+        for place, event in enumerate(ring.events):
+            if event.task_id in found and event.kind in (Kind.TASK, Kind.CALL):
+                waits = found[event.task_id]
+                attempt = max((number for end, number in waits if end <= event.begin + clocks[node]), default=0)
+                ring.events[place] = event._replace(attempt=attempt)

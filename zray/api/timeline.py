@@ -16,6 +16,7 @@ from ..store.event_ring import RingContent, read_ring
 from ..wire.events import EventsListed, ListEvents
 from .chrome_trace import trace_of
 from .sessions import require_runtime
+from .task_waits import number_attempts
 
 __all__ = ["asked_rings", "profile", "recorded_rings", "timeline", "write_trace"]
 
@@ -78,6 +79,7 @@ def recorded_rings(asker: str) -> tuple[dict[str, list[RingContent]], int]:
         ring = read_ring(fact.data)
         if ring is not None:
             nodes.setdefault(fact.node.partition("/")[0], []).append(ring)
+    number_attempts(nodes)
     return nodes, found.left_out
 
 

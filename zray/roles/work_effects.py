@@ -163,7 +163,7 @@ class EventsRead(Local):
 class RecordWait(Struct, gc=False):
     """Record a wait of `count` tasks with consecutive ids (wire/events.py, Stage).
 
-    begin, last_begin: when the waits of the first and of the last one began.
+    begin, last_begin: when the waits of the first and of the last one began.  attempts: runs that each of them has had.
     """
 
     stage: int
@@ -173,6 +173,7 @@ class RecordWait(Struct, gc=False):
     end: float
     count: int
     name: str
+    attempts: int = 0
 
 
 class RecordFetch(Struct, gc=False):

@@ -44,6 +44,7 @@ from ..ids import (
 from .segment import Segment, event_ring_name, unlink
 
 __all__ = [
+    "ATTEMPT_MAX",
     "RECORDS_AT",
     "Event",
     "EventRing",
@@ -87,6 +88,7 @@ SECONDS_MAX = 1e12
 DEPENDENCIES_MAX = NEEDS_MAX = 64
 # Objects of a wait that are looked at one by one; of more, the first and the last one stand for what is between them.
 LOOKS_MAX = 256
+ATTEMPT_MAX = 255
 REQUEST_MARK = "\0"  # between a name and a request
 # Marks of a run: it yields items one by one; it is in a placement group; its options say where it runs.
 STREAMS, GROUPED, PLACED = "streams", "group", "place"
@@ -110,7 +112,8 @@ class Kind(IntEnum):
     NEEDS = 10  # what the wait before has waited for: returns of tasks with consecutive ids; `read` is their number
     SIZE = 11  # of a value in the store: `read` is its bytes, `end` its place
     # Of tasks with consecutive ids, at a node, until `end`: `begin` and `read` are the begins of the first and the last
-    # one's waits, `stored` their number, the attempt what they waited for (wire/events.py, Stage).
+    # one's waits, `stored` their number, the attempt what they waited for (wire/events.py, Stage), the lane the number
+    # of the attempt that follows, if the tasks run again.
     STAGE = 12
     FETCH = 13  # of a value, to a node: `begin` to `end`, `read` is its bytes, `stored` its place
 
@@ -143,7 +146,7 @@ class Event(NamedTuple):
     the tasks that made its arguments.  places: of these arguments among the objects of their tasks (place_of); 0:
     unknown.  needs: what a wait has waited for.  wanted: how many of them.  request: resources of a run, as text; "":
     the default.  size, place: of a value in the store, or on its way to a node.  stage: what tasks have waited for;
-    `read` is when the wait of the last one began.
+    `read` is when the wait of the last one began.  attempt: 0 for a first run; of a wait, that of the run behind it.
     """
 
     kind: Kind
@@ -359,8 +362,8 @@ def read_ring(data: bytes) -> RingContent | None:
                 name=plain or texts[0],
                 error=texts[error] if 0 < error < len(texts) else "",
                 outcome=Outcome(outcome) if outcome <= Outcome.CANCELLED else Outcome.FAILED,
-                attempt=0 if kind == Kind.STAGE else attempt,
-                lane=lane,
+                attempt=lane if kind == Kind.STAGE else attempt,
+                lane=0 if kind == Kind.STAGE else lane,
                 tasks=int(stored) if kind == Kind.STAGE else int(read) if kind == Kind.SUBMIT else 0,
                 request=request,
                 size=int(read) if kind in SIZED else 0,

@@ -61,6 +61,8 @@ def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         times |= _waits(waits, bytes.fromhex(task_id), run, ended, None if row["attempt_number"] else submissions)
         if row["run_ms"]:  # it runs, perhaps once more
             times |= {"start_time_ms": round(1000 * now - row["run_ms"]), "end_time_ms": None, "phases_ms": None}
+        if run is not None:  # of some calls, a process alone knows
+            times["attempt_number"] = max(row["attempt_number"], run.event.attempt)
         yield {**row, **times}
     for task_id, run in sorted(runs.items(), key=lambda item: -item[1].event.end):
         times = _times(run.event.task_id, run, submissions, parents)

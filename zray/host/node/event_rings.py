@@ -9,7 +9,7 @@ from collections import deque
 
 from ...ids import TASK_ID_BYTES
 from ...roles.work_effects import RecordFetch, RecordWait
-from ...store.event_ring import NODE_LABEL, RECORDS_AT, EventRing, Kind, place_of, reserved_bytes
+from ...store.event_ring import ATTEMPT_MAX, NODE_LABEL, RECORDS_AT, EventRing, Kind, place_of, reserved_bytes
 from ...store.segment import event_ring_name, event_rings_of, read_start, unlink
 
 # Bytes of the copies that are kept of ended processes; the oldest go.
@@ -63,10 +63,9 @@ class WaitRecords:
     def wait(self, role: str, effect: RecordWait) -> None:
         """RecordWait."""
         if ring := self.ring or self._new_ring():
-            number, count = ring.number_of(effect.name), float(effect.count)
-            ring.add(
-                _STAGE, effect.task_id, effect.begin, effect.last_begin, effect.end, count, number, 0, 0, effect.stage
-            )
+            times = effect.begin, effect.last_begin, effect.end, float(effect.count)
+            facts = 0, 0, effect.stage, min(effect.attempts, ATTEMPT_MAX)
+            ring.add(_STAGE, effect.task_id, *times, ring.number_of(effect.name), *facts)
 
     def fetch(self, role: str, effect: RecordFetch) -> None:
         """RecordFetch."""

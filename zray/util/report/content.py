@@ -15,7 +15,7 @@ from .critical_path import Path, critical_path
 from .findings import Facts, findings_of, headline, text_of
 from .functions import functions_of
 from .idle import REASONS, usage_of
-from .runs import Runs, runs_of
+from .runs import Run, Runs, runs_of
 
 __all__: list[str] = []  # for `zray report`
 
@@ -25,6 +25,7 @@ WAITS_MAX = 50_000
 STEPS_MAX = 300
 BINS = 400
 ON_PATH = 4  # added to the outcome of a run
+ATTEMPT, ATTEMPT_MAX = 8, 31  # the number of its attempt is added in units of this
 
 
 def content_of(record: RunRecord) -> dict[str, Any]:
@@ -119,9 +120,7 @@ def _columns(runs: Runs, facts: Facts) -> dict[str, Any]:
         "rowOf": _packed(np.array([run.row for run in own], np.uint16)),
         "nameOf": _packed(np.array([min(number[run.name], 65_535) for run in own], np.uint16)),
         "outcomes": _packed(
-            np.array(
-                [run.outcome + ON_PATH * (place in on_path) for run, place in zip(own, ordered, strict=True)], np.uint8
-            )
+            np.array([_flags(run, place in on_path) for run, place in zip(own, ordered, strict=True)], np.uint8)
         ),
         "ids": _packed(np.frombuffer(b"".join(run.task_id for run in own), np.uint8)),
         "waits": {
@@ -130,6 +129,10 @@ def _columns(runs: Runs, facts: Facts) -> dict[str, Any]:
             "rowOf": _packed(np.array([wait.row for wait in waits], np.uint16)),
         },
     }
+
+
+def _flags(run: Run, is_on_path: bool) -> int:
+    return run.outcome + ON_PATH * is_on_path + ATTEMPT * min(run.attempt, ATTEMPT_MAX)
 
 
 def _ticks(seconds: list[float], unit: float) -> Any:

@@ -20,6 +20,7 @@ class Function(NamedTuple):
 
     waits_arguments: the mean time from the submission until all arguments were made.  waits_turn: the mean time from
     then to the begin.  reads: the total of reading arguments.  errors: kinds of errors, the most frequent first.
+    retries: runs of tasks that had run before.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Function(NamedTuple):
     failed: int
     cancelled: int
     errors: tuple[str, ...]
+    retries: int = 0
 
 
 def functions_of(runs: Runs) -> list[Function]:
@@ -73,4 +75,5 @@ def _function(runs: Runs, name: str, places: list[int]) -> Function:
         sum(run.outcome == Outcome.FAILED for run in own),
         sum(run.outcome == Outcome.CANCELLED for run in own),
         tuple(sorted(errors, key=lambda error: -errors[error])[:ERRORS_MAX]),
+        sum(run.attempt > 0 for run in own),
     )

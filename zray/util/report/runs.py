@@ -34,6 +34,7 @@ class Run(NamedTuple):
     parent: id of the task that submitted it; PROGRAM: a program did.  submitted: None if unknown.  read, end: when its
     arguments were there, and its code had ended.  stored: when its results were stored.  dependencies: ids of the tasks
     that made its arguments.  places, request: as an event has them.  process: node and pid.
+    attempt: 0 for the first run of the task.
     """
 
     task_id: bytes
@@ -52,6 +53,7 @@ class Run(NamedTuple):
     places: tuple[int, ...] = ()
     request: str = ""
     process: tuple[str, int] = ("", 0)
+    attempt: int = 0
 
     @property
     def seconds(self) -> float:
@@ -180,7 +182,7 @@ def runs_of(
             if event.kind in RUN_KINDS:
                 parent = parents.get(event.task_id[:PARENT_HASH_BYTES], OTHERS)
                 run = _run(event, shift, own.of_run(event), submissions.find(event.task_id), parent)
-                runs.append(run._replace(process=(node, ring.pid)))
+                runs.append(run._replace(process=(node, ring.pid), attempt=event.attempt))
             elif event.kind in WAIT_KINDS:
                 owner = waiters.get(event.task_id, OTHERS)
                 begin, until = max(event.begin + shift, 0.0), max(event.begin, event.end) + shift

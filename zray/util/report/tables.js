@@ -150,7 +150,7 @@ fill(
 const COLUMNS = [
   ["name", "function", null], ["runs", "runs", count], ["total", "total", seconds], ["mean", "mean", seconds],
   ["p50", "p50", seconds], ["p99", "p99", seconds], ["longest", "max", seconds],
-  ["waits_arguments", "waits for arguments", seconds], ["waits_turn", "waits to begin", seconds], ["failed", "failed", count],
+  ["waits_arguments", "waits for arguments", seconds], ["waits_turn", "waits to begin", seconds], ["failed", "failed", count], ["retries", "retries", count],
 ];
 let sorted = "total", isUp = false;
 function showFunctions() {

@@ -387,7 +387,7 @@ function wordsOf(place) {
   const own = outcomeOf(place);
   return [
     data.functions[columns.nameOf[place]].name + ": " + seconds(columns.lengths[place] * data.unit),
-    own + ", from " + seconds(begin) + " to " + seconds(begin + columns.lengths[place] * data.unit) + (columns.outcomes[place] & 4 ? ", on the critical path" : ""),
+    own + ", from " + seconds(begin) + " to " + seconds(begin + columns.lengths[place] * data.unit) + (columns.outcomes[place] & 4 ? ", on the critical path" : "") + (columns.outcomes[place] >> 3 ? ", retry " + (columns.outcomes[place] >> 3) : ""),
     data.rows[columns.rowOf[place]][0] + ", node " + data.rows[columns.rowOf[place]][1],
     "task " + hex,
   ];

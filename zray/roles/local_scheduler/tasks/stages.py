@@ -99,9 +99,9 @@ class Stages:
         if not self.is_on:
             return
         first, long_ago = next(iter(batch)), self.node.now - LONG_SECONDS
-        if first.came[1] > long_ago < last.came[1] and not first.attempts:
+        if first.came[1] > long_ago < last.came[1] and not first.attempts and not last.attempts:
             return
-        if are_alike and _follow_each_other(batch, first, last):
+        if are_alike and first.attempts == last.attempts == 0 and _follow_each_other(batch, first, last):
             self._record(QUEUE, first, "", last.since, len(batch))
             return
         for together in _runs_of([task for task in batch if task.came[1] <= long_ago or task.attempts]):
@@ -113,7 +113,7 @@ class Stages:
         """Record a wait that ends now, of a task and of those behind it, up to one that has waited since then."""
         node, spec, since = self.node, task.spec, task.came[1]
         name = name or task.options.name or node.lifecycle.function_name(spec.function_id)
-        node.perform(RecordWait(stage, spec.task_id, since, last_since or since, node.now, count, name))
+        node.perform(RecordWait(stage, spec.task_id, since, last_since or since, node.now, count, name, task.attempts))
 
     # --- values ---
 
@@ -137,6 +137,7 @@ def _runs_of(tasks: list[Task]) -> list[list[Task]]:
     for task in tasks:
         spec, last = task.spec, found[-1][-1] if found else task
         is_like = spec.function_id == last.spec.function_id and bool(task.missing) == bool(last.missing)
+        is_like &= task.attempts == last.attempts
         if spec.task_id == following and is_like and task.since >= last.since:
             found[-1].append(task)
         else:
