@@ -114,6 +114,7 @@ ADDED = {
     "further runs of generators that were left": {"code lines": 7, "statements": 7},
     "results that are on their way to a node which asks again": {"code lines": 9, "statements": 9},
     "attempts in event records": {"code lines": 3, "statements": 4},
+    "outcomes of runs that have not ended": {"code lines": 1, "statements": 1},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

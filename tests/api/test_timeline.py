@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import zray
-from tests.gates import forever, until
+from tests.gates import Gate, forever, until
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from zray.util.state import list_tasks
 
@@ -347,3 +347,51 @@ def test_run_that_is_cancelled_is_told_from_one_that_fails(start, gate, kind):
         zray.get(ref)
     (event,) = [event for event in zray.timeline() if event["ph"] == "X" and event["name"].endswith("stay")]
     assert event["args"]["outcome"] == ("FAILED" if kind == "time limit" else "CANCELLED")
+
+
+@zray.remote
+def stay_with_a_span(gate):
+    with zray.profile("look around"):
+        pass
+    gate.wait()
+
+
+@zray.remote(max_retries=1, retry_exceptions=True)
+def stay_after_a_failure(mark, gate):
+    if not mark.is_open():
+        mark.open()
+        raise OSError("not yet")
+    gate.wait()
+
+
+def test_tasks_and_calls_that_run_are_shown_up_to_the_look(start, tmp_path):
+    gate, mark = Gate(tmp_path / "gate"), Gate(tmp_path / "mark")
+    start(num_cpus=3)
+    keeper = Keeper.remote()
+    zray.get([make.remote(1), keeper.add.remote()])
+    runs = [stay_with_a_span.remote(gate), stay_after_a_failure.remote(mark, gate), keeper.stay_until.remote(gate)]
+    ids = {ref.task_id().hex() for ref in runs}
+    names = ("task::stay_with_a_span", "task::stay_after_a_failure", "task::Keeper.stay_until")
+
+    def running():
+        """How many of the runs that have not ended have lasted 50 ms or more."""
+        return sum((row.run_ms or 0) >= 50 and row.task_id in ids for row in list_tasks())
+
+    until(lambda: running() == 3)
+    trace = zray.timeline()
+    assert_sound(trace)
+    for name in names:
+        *before, run = slices(trace, name)
+        assert run["args"]["outcome"] == "RUNNING" and run["args"]["task_id"] in ids and run["dur"] >= 50_000
+        assert run["args"].get("attempt_number", 0) == len(before) == (name == names[1])
+    (span,) = slices(trace, "look around")
+    (around,) = slices(trace, names[0])
+    assert around["ts"] <= span["ts"] and (around["pid"], around["tid"]) == (span["pid"], span["tid"])
+    end = max(each["ts"] + each["dur"] for each in trace if each["ph"] == "X")
+    assert around["ts"] + around["dur"] == pytest.approx(end, abs=1)
+    gate.open()
+    zray.get(runs)
+    trace = zray.timeline()
+    assert_sound(trace)
+    assert [len(slices(trace, name)) for name in names] == [1, 2, 1]
+    assert {slices(trace, name)[-1]["args"]["outcome"] for name in names} == {"FINISHED"}

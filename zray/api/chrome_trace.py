@@ -32,7 +32,7 @@ ROWS_MAX = 32
 PROCESS_ROWS_MAX = 4
 FIRST_THREAD = 100  # a thread whose number is that of a process would name the process
 SUBMIT_NS = 1_000
-OUTCOMES = {Outcome.FINISHED: "FINISHED", Outcome.FAILED: "FAILED", Outcome.CANCELLED: "CANCELLED"}
+OUTCOMES = {outcome: outcome.name for outcome in Outcome}
 
 
 class Slice(NamedTuple):

@@ -11,31 +11,26 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-from ..ids import root_task_id
 from ..store.event_ring import (
     HEADER,
     MAGIC,
     NAMES_AT,
     RECORDS_AT,
-    Event,
-    Kind,
-    Outcome,
     RingContent,
     read_ring,
 )
 from ..version import __version__
 from ..wire.events import ListEvents
-from ..wire.listing import ListWork, WorkListed
+from ..wire.listing import ListWork
 from .cluster_info import nodes
 from .record_file import frames, is_record
 from .recording import memory_of
 from .sessions import require_runtime
 from .task_waits import number_attempts
 from .timeline import recorded_rings
+from .unfinished import add_unfinished
 
 __all__ = ["RunRecord", "is_record", "present_run", "read_run"]
-
-RUNS = frozenset((Kind.TASK, Kind.CALL))
 
 
 class RunRecord(NamedTuple):
@@ -140,41 +135,5 @@ def present_run(asker: str) -> RunRecord:
         "start": None,  # the first record
     }
     own = {node: [ring for ring in each if ring.pid != os.getpid() or ring in others] for node, each in rings.items()}
-    count = _add_unfinished(own, work, asked, now)
+    count = add_unfinished(own, work, asked, now)
     return RunRecord(header, rows, own, [(now, memory_of(found))], now, "", left_out, is_running=True, unfinished=count)
-
-
-def _add_unfinished(rings: dict[str, list[RingContent]], work: WorkListed, asked: float, now: float) -> int:
-    """Add records of runs and waits that have not ended, up to now, and return how many.
-
-    Processes record these at their end.  Without them, a program that waits would seem to compute.
-
-    Args:
-        rings: of the processes, by node.
-        work: what the nodes listed when they were asked.
-        asked, now: seconds since 1970.
-    """
-    by_process = {(node, ring.pid): ring for node, each in rings.items() for ring in each}
-    recorded = {event.task_id for ring in by_process.values() for event in ring.events if event.kind in RUNS}
-    added: list[tuple[RingContent, Event]] = []
-    running: dict[tuple[str, int], bytes] = {}  # the task that a process runs
-
-    def add(place: tuple[str, int], kind: Kind, task_id: bytes, name: str, begin: float) -> None:
-        ring = by_process[place]
-        end = max(now - ring.offset, begin)
-        added.append((ring, Event(kind, task_id, begin, begin, end, end, name, "", Outcome.FINISHED, 0, 0)))
-
-    for task in work.tasks:
-        place = (task.node.partition("/")[0], task.pid)
-        if task.state == "RUNNING" and task.run_ms and place in by_process and task.task_id not in recorded:
-            running[place] = task.task_id
-            begin = asked - task.run_ms / 1e3 - by_process[place].offset
-            add(place, Kind.CALL if task.actor_id else Kind.TASK, task.task_id, task.name, begin)
-    for process in work.workers:
-        place = (process.node.partition("/")[0], process.pid)
-        owner = root_task_id(process.job_id) if process.kind == "driver" else running.get(place)
-        if place in by_process and owner is not None and (since := by_process[place].waits_since):
-            add(place, Kind.GET, owner, "get", since)
-    for ring, event in added:
-        ring.events.append(event)
-    return len(added)

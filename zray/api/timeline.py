@@ -14,9 +14,11 @@ from ..host import context
 from ..host.client.event_log import Kind
 from ..store.event_ring import RingContent, read_ring
 from ..wire.events import EventsListed, ListEvents
+from ..wire.listing import ListWork
 from .chrome_trace import trace_of
 from .sessions import require_runtime
 from .task_waits import number_attempts
+from .unfinished import add_unfinished
 
 __all__ = ["asked_rings", "profile", "recorded_rings", "timeline", "write_trace"]
 
@@ -25,7 +27,7 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     """Return the timeline of the session as a Chrome trace, or write it to a file for https://ui.perfetto.dev.
 
     Each process keeps the latest 16,384 records; each node keeps those of processes that have ended, up to 16 MiB.
-    ZRAY_EVENTS=0 in the environment switches the recording off.
+    Runs that have not ended are shown up to now.  ZRAY_EVENTS=0 in the environment switches the recording off.
 
     Args:
         filename: a file to write; one that ends in ".gz" is compressed.
@@ -43,7 +45,10 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 
     Source: Trace Event Format (Google, 2016).
     """
-    trace = trace_of(*recorded_rings("zray.timeline()"))
+    work, asked = require_runtime().ask(ListWork), time.time()
+    rings, left_out = recorded_rings("zray.timeline()")
+    add_unfinished(rings, work, asked, time.time())
+    trace = trace_of(rings, left_out)
     if filename is None:
         return trace
     write_trace(trace, filename)

@@ -128,6 +128,7 @@ class Outcome(IntEnum):
     FINISHED = 0
     FAILED = 1
     CANCELLED = 2
+    RUNNING = 3  # of a reader alone: processes write a record at the end
 
 
 class Need(NamedTuple):

@@ -380,7 +380,7 @@ function runAt(event) {
   }
   return [-1, row];
 }
-const OUTCOMES = ["finished", "failed", "cancelled"];
+const OUTCOMES = ["finished", "failed", "cancelled", "running"];
 function wordsOf(place) {
   const begin = columns.begins[place] * data.unit, id = columns.ids.subarray(16 * place, 16 * place + 16);
   const hex = [...id].map((each) => each.toString(16).padStart(2, "0")).join("");
