@@ -2,6 +2,7 @@
 
 import doctest
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -30,6 +31,10 @@ REFERENCES = {
     "security",
 }
 WORDS_MAX = 1_200
+PICTURE_BYTES_MAX = 30_000
+READERS = """
+dashboard debug determinism jobs logs memory metrics replay report stack state timeline top whatif why
+""".split()
 
 
 @pytest.mark.parametrize("page", RUN)
@@ -63,6 +68,23 @@ def test_page_has_at_most_1200_words(page):
 def test_site_has_each_page_in_its_navigation():
     nav = (ROOT / "mkdocs.yml").read_text()
     assert set(re.findall(r": ([\w/-]+\.md)$", nav, re.M)) == {str(page.relative_to(DOCS)) for page in PAGES}
+
+
+@pytest.mark.parametrize("page", READERS)
+def test_page_of_a_reader_shows_a_picture_of_it_and_says_what_is_on_it(page):
+    shown = dict(re.findall(r"^!\[([^\]]+)\]\(([^)]+)\)", (DOCS / f"{page}.md").read_text(), re.M))
+    assert shown
+    assert all(len(words.split()) > 3 for words in shown)
+
+
+@pytest.mark.parametrize("picture", sorted(DOCS.glob("pictures/*.svg")), ids=lambda picture: picture.stem)
+def test_picture_of_a_terminal_is_small_and_loads_nothing(picture):
+    text = picture.read_text()
+    ElementTree.fromstring(text)
+    assert len(text) < PICTURE_BYTES_MAX
+    assert "url(http" not in text
+    assert "/tmp/" not in text
+    assert f"(pictures/{picture.name})" in (DOCS / f"{picture.stem}.md").read_text()
 
 
 def test_cpu_build_of_torch_has_a_command():
