@@ -56,7 +56,7 @@ def _by_object(rows: list[Any]) -> list[dict[str, Any]]:
     """Return the copies of values, the largest first, each with its processes."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
-        names = ("object_id", "object_size", "state", "call_site", "node_id")
+        names = ("object_id", "object_size", "state", "call_site", "value_type", "node_id")
         copy = found.setdefault((row.object_id, row.node_id), {name: row[name] for name in names} | {"references": []})
         copy["references"].append({"pid": row.pid, "type": row.reference_type, "has_ref": row.has_ref})
     return [*found.values()]
@@ -109,9 +109,10 @@ def _show_objects(objects: list[dict[str, Any]], names: dict[int, str]) -> None:
 
     from .tables import literal, show
 
-    table = Table("size", "where", "made", "referred to by", "node", "object")
+    table = Table("size", "type", "where", "made", "referred to by", "node", "object")
     for row in objects:
-        cells = in_bytes(row["object_size"]), STATES.get(row["state"], row["state"]), row["call_site"]
+        state, kind = STATES.get(row["state"], row["state"]), row["value_type"]
+        cells = in_bytes(row["object_size"]), kind, state, row["call_site"]
         table.add_row(*map(literal, (*cells, _users(row["references"], names), row["node_id"], row["object_id"])))
     show(table)
 

@@ -28,6 +28,7 @@ def test_values_are_shown_by_place_and_one_by_one(start):
     places = [line for line in done.stdout.splitlines() if f"put at {__file__}" in line]
     assert len(places) == 3 and " 3 " in places[0] and "12.0 MB" in places[0] and "3 memory" in places[0]
     assert all("4.0 MB" in line and f"pid {os.getpid()} (" in line for line in places[1:])
+    assert all("array float64 500000" in line for line in places[1:])
     assert done.stdout.splitlines()[-1] == "3 values, 12.0 MB"
     assert len(refs) == 3
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..wire.listing import ObjectFact
 from ..wire.message import Local
+from ..wire.task_spec import StoredValue
 
 
 class HoldBack(Struct, gc=False):
@@ -160,6 +162,12 @@ class EventsRead(Local):
     left_out: int = 0
 
 
+class ReadHeads(Struct, gc=False):
+    """Set the first bytes of values in the arena, ahead of what is sent after this."""
+
+    values: list[tuple[ObjectFact, StoredValue]]
+
+
 class RecordWait(Struct, gc=False):
     """Record a wait of `count` tasks with consecutive ids (wire/events.py, Stage).
 
@@ -204,6 +212,7 @@ WorkEffect = (
     | WatchMemory
     | WriteLine
     | ReadEvents
+    | ReadHeads
     | RecordWait
     | RecordFetch
 )

@@ -17,6 +17,7 @@ from ..on_import import shadows
 from ..wire.listing import ActorFact, ListWork, ObjectFact, TaskFact, WorkerFact, WorkListed
 from .placement_group import placement_group_table
 from .state_logs import get_log, list_logs
+from .value_types import type_of
 
 __all__ = [
     "get_actor",
@@ -154,7 +155,8 @@ def list_objects(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any)
         small value; "COMING": from another node; "PENDING": its task has not ended), reference_type
         ("PINNED_IN_MEMORY": the process knows the place, and may have arrays there; "LOCAL_REFERENCE": it has a ref
         alone; "USED_BY_PENDING_TASK": a task, a value or a wait refers to it; "COPY"), has_ref (whether the process
-        has a ref), call_site (file and line of `put`, or the task; large values only), pid (0: none) and node_id.
+        has a ref), call_site (file and line of `put`, or the task; large values only), pid (0: none), node_id and
+        value_type (as "array float64 3 x 4", "str", "pickle of module.Class"; "": not known, as on disk).
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
@@ -352,6 +354,7 @@ def _references(fact: ObjectFact) -> list[State]:
             reference_type=kind,
             has_ref=pid in fact.holders,
             call_site=fact.made,
+            value_type=type_of(fact.head),
             pid=pid,
             node_id=fact.node.partition("/")[0],
         )

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from .limits import ShortBytes, Text
 from .message import Message, Natural, routed
 
-# Rows of each kind in an answer: some 1.5 MB, less than a second's work for anybody on the way.
+# Rows of each kind in an answer: some 1.5 MB, of small values 3 MB, less than a second's work for anybody on the way.
 ROWS_MAX = 10_000
 # Processes that are named for an object.
 HOLDERS_MAX = 20
@@ -80,6 +80,10 @@ class WorkerFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     actor_id: ShortBytes = b""
 
 
+# First bytes of a value, enough for the name of its class.
+HEAD_BYTES = 128
+
+
 class ObjectFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A value on a node.  `size` is in bytes.
 
@@ -87,6 +91,7 @@ class ObjectFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     `made` says where it was put, or by which task it is made; empty on other nodes, and for small values.
     `holders` are processes with refs, `readers` those that know the place of the value, and may read there.
     `uses` counts tasks, values and waits that refer to it.
+    `head` has its first bytes, which tell its type; empty where they are not in memory.
     """
 
     object_id: ShortBytes
@@ -97,6 +102,11 @@ class ObjectFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     holders: Annotated[list[Natural], Meta(max_length=HOLDERS_MAX)] = []
     readers: Annotated[list[Natural], Meta(max_length=HOLDERS_MAX)] = []
     uses: Natural = 0
+    head: ShortBytes = b""
+
+    def begins_with(self, head: bytes) -> None:
+        """Set the first bytes."""
+        self.head = head
 
 
 class ListWork(Message, tag=routed(290, "driver, worker, local -> local")):

@@ -30,6 +30,7 @@ from ...roles.monitor import Monitor
 from ...roles.object_manager import ObjectManager
 from ...store.segment import Segment, SegmentCutError, segment_name
 from ...wire import gcs, hosts, scheduling
+from ...wire.listing import HEAD_BYTES
 from ...wire.message import Bulk
 from ..client.event_log import VARIABLE as EVENTS_VARIABLE
 from ..links.process_links import Peers
@@ -356,6 +357,7 @@ class Node:
             effects.EndSession: self._end_session,
             work_effects.WatchMemory: lambda role, effect: self.health.memory.watch(effect),
             work_effects.ReadEvents: self._read_events,
+            work_effects.ReadHeads: self._read_heads,
             work_effects.RecordWait: self.waits.wait,
             work_effects.RecordFetch: self.waits.fetch,
             work_effects.WriteLine: lambda role, effect: self.log(effect.text),
@@ -390,6 +392,11 @@ class Node:
         else:
             rings, left_out = self.workers.event_rings.read(effect.bytes_max)
         self.reactor.deliver(role, work_effects.EventsRead(effect.request, rings, left_out))
+
+    def _read_heads(self, role: str, effect: work_effects.ReadHeads) -> None:
+        for fact, place in effect.values:
+            with suppress(SegmentCutError):
+                fact.begins_with(bytes(self.segments[0].bytes_of(place.offset, min(place.size, HEAD_BYTES))))
 
     def _meet_host(self, role: str, effect: effects.MeetHost) -> None:
         assert self.membership is not None

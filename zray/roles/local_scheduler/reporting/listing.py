@@ -21,11 +21,22 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder
 
 from ....exceptions import FIRST_MARK, PAST_MARKS, TASK_ERROR
-from ....wire.listing import HOLDERS_MAX, ROWS_MAX, ActorFact, ListWork, ObjectFact, TaskFact, WorkerFact, WorkListed
+from ....wire.listing import (
+    HEAD_BYTES,
+    HOLDERS_MAX,
+    ROWS_MAX,
+    ActorFact,
+    ListWork,
+    ObjectFact,
+    TaskFact,
+    WorkerFact,
+    WorkListed,
+)
 from ....wire.task_spec import StoredValue, TaskOptions
 from ...kept import Latest
 from ...role import on
 from ...unfetched import error_in_words
+from ...work_effects import ReadHeads
 from ..tables import Actor, ActorState
 from ..task import FORWARDED, Task, TaskState
 
@@ -328,13 +339,19 @@ def latest(facts: list[tuple[bytes, Fact]]) -> list[Fact]:
 
 # Objects among which the largest are found: of a node with millions of them, an answer takes a tenth of a second.
 OBJECTS_LOOKED_AT_MAX = 100_000
+# Values in the arena whose types are told: of a thousand, a few milliseconds.
+HEADS_MAX = 1_000
 
 
 def object_facts(node: LocalScheduler, most: int) -> list[ObjectFact]:
     """Describe the largest objects of a node, for the list."""
     sized = ((_size_of(entry), entry) for entry in islice(node.objects.entries.values(), OBJECTS_LOOKED_AT_MAX))
     largest = nlargest(most, sized, key=lambda pair: pair[0])
-    return [_object_fact(node, entry, size) for size, entry in largest if entry.actor is None]
+    entries = [(_object_fact(node, entry, size), entry.value) for size, entry in largest if entry.actor is None]
+    # Values in files would have to be read from the disk.
+    in_arena = ((fact, value) for fact, value in entries if isinstance(value, StoredValue) and not value.segment)
+    node.perform(ReadHeads([*islice(in_arena, HEADS_MAX)]))
+    return [fact for fact, _ in entries]
 
 
 def _size_of(entry: ObjectEntry) -> int:
@@ -352,4 +369,5 @@ def _object_fact(node: LocalScheduler, entry: ObjectEntry, size: int) -> ObjectF
         made = f"task {entry.task.options.name or node.lifecycle.function_name(entry.task.spec.function_id)}"
     holders = [process.pid for process in islice(objects.processes_that_hold(entry), HOLDERS_MAX)]
     readers = [process.pid for process in islice(objects.pins.get(entry.object_id, ()), HOLDERS_MAX)]
-    return ObjectFact(entry.object_id, size, state, node.address, made, holders, readers, max(0, entry.count))
+    head = entry.value[:HEAD_BYTES] if type(entry.value) is bytes else b""
+    return ObjectFact(entry.object_id, size, state, node.address, made, holders, readers, max(0, entry.count), head)
