@@ -154,3 +154,19 @@ def test_the_id_of_an_object_names_its_task(program):
     zray.get(ref)
     (task,) = yaml.safe_load(run("get", "tasks", ref.hex().upper()).stdout)
     assert task["task_id"] == ref.task_id().hex() and task["name"].endswith("work")
+
+
+@zray.remote(max_retries=2, retry_exceptions=True)
+def fail_once(mark):
+    if not mark.is_open():
+        mark.open()
+        raise OSError("not yet")
+
+
+def test_attempt_of_a_task_that_ran_again_is_shown(program, gate):
+    ref = fail_once.remote(gate)
+    zray.get(ref)
+    task_id = ref.task_id().hex()
+    (listed_,) = listed("tasks", "--detail", "-f", f"task_id={task_id}")
+    (shown,) = yaml.safe_load(run("get", "tasks", task_id).stdout)
+    assert listed_["attempt_number"] == shown["attempt_number"] == 1
