@@ -112,6 +112,7 @@ ADDED = {
     },
     "cycles of named and of hosted actors": {"code lines": 96, "statements": 90, "lines of imports": 3},
     "further runs of generators that were left": {"code lines": 7, "statements": 7},
+    "generators that draw from generators": {"code lines": 9, "statements": 9},
     "results that are on their way to a node which asks again": {"code lines": 9, "statements": 9},
     "attempts in event records": {"code lines": 3, "statements": 4},
     "outcomes of runs that have not ended": {"code lines": 1, "statements": 1},

@@ -124,6 +124,46 @@ def test_no_room_is_refused():
         items.options(max_buffered=0)
 
 
+@zray.remote
+def endless():
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+@zray.remote
+def up_to(last):
+    """The sum of the items of an endless generator, drawn by a task."""
+    total = 0
+    for ref in endless.remote():
+        total += zray.get(ref)
+        if total >= last:
+            return total
+    return None
+
+
+def test_task_that_draws_from_an_endless_generator_goes_on_without_a_cpu_of_its_own(session):
+    assert zray.get([up_to.remote(45) for _ in range(3)], timeout=30) == [45] * 3
+
+
+@zray.remote
+def leaves(depth, limit):
+    if depth == 0:
+        yield from range(5)
+    else:
+        for generator in [leaves.options(max_buffered=limit).remote(depth - 1, limit) for _ in range(2)]:
+            for ref in generator:
+                yield zray.get(ref)
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_generators_that_draw_from_generators_do_not_run_inside_their_consumers(session, limit):
+    """More levels and branches than the pool has workers."""
+    generator = leaves.options(max_buffered=limit).remote(4, limit)
+    assert [zray.get(ref) for ref in generator] == [*range(5)] * 16
+
+
 DRAWER = """
     import sys, zray
     zray.init(address={address!r}, namespace="team")

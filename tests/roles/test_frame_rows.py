@@ -10,7 +10,7 @@ from zray.roles.local_scheduler.tasks import pool
 from zray.roles.local_scheduler.tasks.lending import TRANSITIONS, FrameState, Lending
 from zray.wire.actors import CreateActor, StartActor
 from zray.wire.objects import PutObject, PutObjects
-from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, StoredValue, TaskSpec
+from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import AwaitRoom, CancelWait, StartTasks, WaitObjects
 
 REQUESTS = count(20)
@@ -69,6 +69,18 @@ def beside_an_actor():
     return desk
 
 
+def beside_a_generator():
+    """A generator has the CPU that the worker has lent, and may have no end."""
+    desk = OneCpu()
+    blocks(desk)
+    desk.run_second()
+    spec = desk.new_spec()
+    spec.options = encode_options(TaskOptions(is_generator=True))
+    desk.submit(spec)
+    assert any(spec in queue for queue in desk.queues.values())
+    return desk
+
+
 def blocks(desk):
     desk.tell(desk.worker, WaitObjects(11, desk.submit(desk.new_spec(deps=(desk.first,))), 1, False, True))
 
@@ -108,6 +120,7 @@ ROWS = [
     (AWAITS_ROOM, awaiting_room, {goes_on: RUNS, dies: None}),
     (LENDS, lending, {blocks: LENDS, lacks_room: LENDS, over: AWAITS_CPU, goes_on: OWES, dies: None}),
     (LENDS, beside_an_actor, {over: OWES}),
+    (LENDS, beside_a_generator, {over: OWES}),
     (AWAITS_CPU, awaiting_cpu, {blocks: LENDS, lacks_room: LENDS, child_ends: RUNS, goes_on: OWES, dies: None}),
     (OWES, owing, {blocks: LENDS, lacks_room: LENDS, child_ends: RUNS, dies: None}),
 ]

@@ -15,8 +15,9 @@ amounts in use exceed the total by the CPUs of owing workers.  Nothing new start
 have theirs back.  A frame that ends while owing gives back only the rest.
 
 A task whose CPU was taken for life goes on in the same way.  The CPU may belong to an actor that the task has made and
-waits for, or to a bundle of a placement group.  Such tasks owe together at most the amount that actors and bundles
-hold.  Such tasks stand behind workers that still wait for a CPU.
+waits for, or to a bundle of a placement group.  A generator that runs may have no end before its consumer goes on, so
+its CPU counts too.  Such tasks owe together at most the amount that actors, bundles and running generators hold.  Such
+tasks stand behind workers that still wait for a CPU.
 
     RUNS -> WAITS -> RUNS                             no CPU to lend
     RUNS -> LENDS -> AWAITS_CPU -> RUNS
@@ -80,7 +81,7 @@ Event = Literal[
     "lent",  # its CPU, to what may make room
     "over",  # its wait
     "granted",  # its CPU, again
-    "held for life",  # its CPU, by actors or bundles
+    "held for life",  # its CPU, by actors, bundles or generators
     "goes on",  # its time is over
     "ends",
 ]
@@ -382,13 +383,18 @@ class Lending:
         return missing <= 0 or self._lend_writers(name, missing)
 
     def _is_held_for_life(self, name: str, amount: int) -> bool:
-        """Return whether actors and bundles hold the missing amount, in addition to the amount that others
-        owe already.
+        """Return whether actors, bundles and running generators hold the missing amount, in addition to the amount
+        that others owe already.
         """
         resources = self.node.resources
         frames = [worker.frames[-1] for worker in self.resuming]
         owed = sum(frame.resources.get(name, 0) for frame in frames if frame.state == OWES)
-        return amount - resources.free.get(name, 0) + owed <= resources.held.get(name, 0)
+        held = resources.held.get(name, 0)
+        for worker in self.node.pool.leased.values():
+            is_running = [frame.state for frame in worker.frames] == [RUNS]
+            if is_running and worker.queue is not None and worker.queue.options.is_generator:
+                held += worker.frames[0].resources.get(name, 0)
+        return amount - resources.free.get(name, 0) + owed <= held
 
     def is_owed(self, resources: Mapping[str, int]) -> bool:
         """Return whether a worker whose wait is over has lent out CPU of the given kind."""
@@ -466,7 +472,11 @@ class BehindWaits:
                     break
 
     def run_nested(self, queue: ReadyQueue) -> None:
-        """Run an awaited task inside the wait of a blocked worker: no other worker can be had."""
+        """Run an awaited task inside the wait of a blocked worker: no other worker can be had.
+
+        A generator has a worker of its own beyond the cap: its consumer, which may be below it in the stack, draws from
+        it while it runs.
+        """
         node = self.node
         for worker in node.pool.leased.values():
             if not queue.tasks or not self.dispatch.has_room(queue):
@@ -477,7 +487,11 @@ class BehindWaits:
             if worker.environment != queue.options.environment:
                 continue  # one more is started for it when all are blocked
             task = self._task_behind(frame.wait, queue)
-            if task is None or (frame.wait.limited and node.pool.start_beyond_cap(queue, is_limited=True)):
+            if task is None:
+                continue
+            is_generator = queue.options.is_generator
+            is_apart = is_generator or frame.wait.limited
+            if is_apart and node.pool.start_beyond_cap(queue, is_limited=not is_generator):
                 continue
             queue.tasks.remove(task)
             self.dispatch.ready_count -= 1
