@@ -117,6 +117,7 @@ ADDED = {
     "attempts in event records": {"code lines": 3, "statements": 4},
     "outcomes of runs that have not ended": {"code lines": 1, "statements": 1},
     "types of values in lists": {"code lines": 31, "statements": 15, "lines of imports": 14},
+    "receipts of items in order": {"code lines": 1, "statements": 1},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

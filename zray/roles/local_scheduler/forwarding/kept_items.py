@@ -66,11 +66,13 @@ class KeptItems:
     def taken(self, actor: Actor | None, object_id: bytes) -> None:
         """Release the items of a call up to one that will not be asked for again."""
         by_call, task_id = self._by_call(actor), task_of(object_id)
-        kept = by_call.get(task_id, [])
-        taken = [each for each in kept if is_item(each) and each <= object_id]
-        if taken:
-            by_call[task_id] = [each for each in kept if each not in taken]
-            if not by_call[task_id]:
+        kept, count = by_call.get(task_id, []), 0
+        # The items are in order, behind large returns.  A receipt for each of thousands looks at none that follow.
+        while count < len(kept) and (not is_item(kept[count]) or kept[count] <= object_id):
+            count += 1
+        if taken := list(filter(is_item, kept[:count])):
+            kept[:count] = [each for each in kept[:count] if not is_item(each)]
+            if not kept:
                 del by_call[task_id]
             self.node.objects.drop_all(taken)
 
