@@ -41,4 +41,5 @@ def test_nothing_speaks_to_the_world():
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            assert not {name.partition(".")[0] for name in names} & forbidden, path
+            # `urllib.parse` takes addresses apart, and opens none.
+            assert not {name.partition(".")[0] for name in names if name != "urllib.parse"} & forbidden, path

@@ -49,7 +49,7 @@ class Head(Loop):
         for number in range(2):
             self.processes.start({"kind": "replica", "name": f"gcs-0-{number}", "shard": "gcs-0", "log": ""})
 
-    def _start(self, session, name, keys, options):
+    def _start(self, session, name, keys, options, password):
         (self.folder / name).write_text("its last words")
         there, ready = os.pipe()
         said = msgpack.encode(["127.0.0.1:8", ""]).hex()
