@@ -91,17 +91,14 @@ class Commands(click.Group):
     def invoke(self, context: click.Context) -> Any:
         """Run the command; errors of the system end it with one sentence, not with a traceback."""
         from zray.exceptions import ZrayError
+        from zray.host.security.token_input import AddressError
         from zray.on_import import uncaught
 
         uncaught.uninstall()
 
         try:
             return super().invoke(context)
-        except NotImplementedError as error:
-            raise click.UsageError(str(error)) from error
-        except ValueError as error:
-            if type(error).__name__ != "AddressError":
-                raise
+        except (NotImplementedError, AddressError) as error:
             raise click.UsageError(str(error)) from error
         except BrokenPipeError:
             raise  # whoever read has enough: click says nothing

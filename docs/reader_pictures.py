@@ -152,7 +152,7 @@ class Terminal:
 
 
 def read(master: int) -> bytes:
-    """What a terminal shows next; empty: its programs have ended."""
+    """The next output of a terminal; empty: its programs have ended."""
     try:
         return os.read(master, 65_536)
     except OSError:

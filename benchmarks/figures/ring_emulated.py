@@ -43,7 +43,7 @@ class Shape:
 
 @dataclass
 class Found:
-    """What was measured of a shape.  mbit: what the links had in the end."""
+    """Measurements of a shape.  mbit: rate of the links in the end."""
 
     shape: Shape
     mbit: float

@@ -43,7 +43,7 @@ def acting(steps: dict[str, Callable[[], None]], digests: dict[str, Callable[[],
 
 
 def alone() -> Act:
-    """One process."""
+    """Act of a single process."""
     from .sgd_models import MODELS, Replica
 
     replicas = {name: Replica(name, 0, 1) for name in MODELS}
@@ -52,7 +52,7 @@ def alone() -> Act:
 
 
 def ddp(rank: str, ranks: str, url: str) -> Act:
-    """One rank of torch's DistributedDataParallel, as it is by default."""
+    """Act of a rank of torch's DistributedDataParallel, as it is by default."""
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 

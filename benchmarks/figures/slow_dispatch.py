@@ -80,7 +80,7 @@ def hooked(path: str) -> Iterator[None]:
 
 
 class LateSends:
-    """What the reactor takes for a role: messages come back to it when their time has come, and leave."""
+    """Stand-in for a role: messages come back to the reactor when their time has come, and leave."""
 
     address = ADDRESS
 

@@ -211,7 +211,7 @@ def look(address, *arguments):
 
 
 @pytest.mark.parametrize("arguments", [("top",), ("dashboard", "--port", "0"), ("metrics", "--port", "0")])
-def test_who_only_looks_through_a_node_does_not_keep_it(cluster, arguments):
+def test_program_that_only_looks_does_not_keep_its_node(cluster, arguments):
     leaving, _ = cluster.worker_nodes
     process, terminal = look(leaving.session.address, *arguments)
     try:

@@ -30,7 +30,7 @@ def test_wrong_usage_starts_nothing(arguments, said):
 
 
 @needs_server
-def test_what_is_accepted_is_repeated_by_status_and_what_is_not_is_refused(nothing_left, tmp_path):
+def test_accepted_settings_are_repeated_by_status_and_others_are_refused(nothing_left, tmp_path):
     with running(appendfsync="everysec") as server:
         refused = zray("start", "--head", "--port", "0", "--state-dir", str(tmp_path / "a"), *store(server))
         assert refused.returncode == 1 and "Traceback" not in refused.stderr

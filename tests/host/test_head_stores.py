@@ -123,7 +123,7 @@ def test_a_head_goes_on_with_the_records_on_its_server(nothing_left, tmp_path, p
             zray.shutdown()
 
 
-def test_what_a_head_refuses(nothing_left, tmp_path):
+def test_head_refuses_a_store_that_it_cannot_use(nothing_left, tmp_path):
     state = str(tmp_path / "state")
 
     def refused(text, **how):

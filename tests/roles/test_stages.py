@@ -157,13 +157,19 @@ def test_task_that_is_cancelled_before_it_runs_has_its_wait():
     assert (stage, task_id) == (Stage.QUEUE, spec.task_id)
 
 
-def test_time_that_a_task_ran_before_its_retry_is_no_wait():
+def ready_to_retry():
+    """Return a node of one CPU, its worker, and a task that the worker has, and that may run once more."""
     desk = Node(cpus=1)
     worker = busy(desk)
     spec = desk.new_spec()
     spec.options = encode_options(TaskOptions(max_retries=1))
     desk.submit(spec)
     desk.finish_one(worker)
+    return desk, worker, spec
+
+
+def test_time_that_a_task_ran_before_its_retry_is_no_wait():
+    desk, worker, _ = ready_to_retry()
     desk.now += LONG
     desk.kill(worker)
     desk.give_birth()
@@ -171,12 +177,7 @@ def test_time_that_a_task_ran_before_its_retry_is_no_wait():
 
 
 def test_short_wait_of_a_task_that_runs_again_is_recorded():
-    desk = Node(cpus=1)
-    worker = busy(desk)
-    spec = desk.new_spec()
-    spec.options = encode_options(TaskOptions(max_retries=1))
-    desk.submit(spec)
-    desk.finish_one(worker)
+    desk, worker, spec = ready_to_retry()
     desk.told()
     desk.now += LONG
     desk.windows[worker] -= 1  # it has begun

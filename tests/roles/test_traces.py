@@ -251,7 +251,7 @@ def test_an_actor_that_is_found_before_the_second_look_stays():
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_who_finds_an_actor_after_the_second_look_waits_for_the_end_of_the_trace(ends):
+def test_finder_of_an_actor_after_the_second_look_waits_for_the_end_of_the_trace(ends):
     node = Named(looks=2)
     node.tell(N3, SeekNamed(9, ACTOR))
     assert node.says() == [CHANGED]
@@ -301,7 +301,7 @@ def test_a_change_that_is_told_after_the_last_answer_ends_the_trace():
 
 
 @pytest.mark.parametrize("end", ["found", "gone", "lost"])
-def test_who_finds_an_actor_of_another_node_asks_its_home(end):
+def test_finder_of_an_actor_of_another_node_asks_its_home(end):
     node = Node()
     node.tell(DRIVER, FindActor(1, "", "other"))
     node.tell(SHARD, LookUpActorReply("", "other", OTHER, b"", N2))

@@ -94,7 +94,7 @@ class RedisServer:
         return redis.Redis(unix_socket_path=self.socket, **how)
 
     def order(self, *words, **how):
-        """One command by a connection of its own."""
+        """Result of a command by a connection of its own."""
         client = self.client(**how)
         try:
             return client.execute_command(*words)

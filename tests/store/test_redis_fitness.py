@@ -74,7 +74,7 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(given):
         "redis://localhost?durability=waitaof",
     ],
 )
-def test_what_is_not_built_is_said_in_a_sentence(given):
+def test_address_of_a_kind_that_is_not_built_is_refused_in_a_sentence(given):
     with pytest.raises(NotImplementedError, match=r"^[^.]+ (is|are) not built: [^.]+\.$"):
         parse(given)
 
@@ -170,7 +170,7 @@ def test_a_password_is_needed_where_the_server_wants_one(tmp_path):
 
 @needs_server
 def test_the_rights_that_a_user_needs(tmp_path):
-    """Those of docs/gcs-store.md."""
+    """The rights are those of docs/gcs-store.md."""
     page = (DOCS / "gcs-store.md").read_text()
     (line,) = (line for line in page.splitlines() if line.startswith("ACL SETUSER zray"))
     with running() as server:

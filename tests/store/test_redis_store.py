@@ -43,14 +43,14 @@ def parts(store):
 
 
 def check(server, folder, records, snapshot=()):
-    """What a store finds that is opened now."""
+    """A store that is opened now finds these records."""
     store = server.store(folder)
     assert read(store) == list(records) and parts(store) == list(snapshot)
     store.close()
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_it_works_with_both_servers(tmp_path, kind):
+def test_store_works_with_both_servers(tmp_path, kind):
     if PROGRAMS[kind] is None:
         pytest.skip(f"{kind}-server is not installed")
     with running(PROGRAMS[kind]) as server:

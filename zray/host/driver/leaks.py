@@ -20,7 +20,6 @@ from ...wire.listing import ListWork, ObjectFact, WorkListed
 if TYPE_CHECKING:
     from .driver import Driver
 
-VARIABLE = "ZRAY_DEBUG"
 # The program waits no longer for the lists.
 ANSWER_SECONDS = 2.0
 PLACES_SHOWN = 20

@@ -37,7 +37,6 @@ class Reruns:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.ending: dict[TaskID, int] = {}  # tasks whose runs are interrupted -> attempts before that run
-
         self.sought: dict[TaskID, dict[ObjectID, None]] = {}  # items of calls of recoverable actors elsewhere
 
     def is_missing(self, task: Task, object_id: ObjectID) -> None:
