@@ -34,8 +34,7 @@ Row = tuple[str, Any, str, Get, Get | None]
 Rows = tuple[list[Row], list[Row], list[Row]]  # all; those with limits; those where what is there says more
 
 
-def size_of(value: Any) -> int:
-    """Return the number of entries of a table, or a count itself."""
+def _size(value: Any) -> int:
     return value if value.__class__ is int else len(value)
 
 
@@ -67,7 +66,7 @@ def _declared(cls: type) -> Rows:
     return rows
 
 
-def rows_of(whole: Any) -> Rows:
+def _rows_of(whole: Any) -> Rows:
     """Return the rows of an object and its lasting parts, found once and cached; records have no parts."""
     attributes = getattr(whole, "__dict__", None)
     if attributes is None:
@@ -94,7 +93,7 @@ def wholes_of(root: Any) -> Iterator[tuple[tuple[Any, ...], Any, Rows]]:
     """
     found: list[tuple[tuple[Any, ...], Any]] = [((type(root).__name__,), root)]
     for path, whole in found:
-        rows = rows_of(whole)
+        rows = _rows_of(whole)
         yield path, whole, rows
         for name, part, _, get, _ in rows[2]:
             value = get(whole if part is None else part)
@@ -108,13 +107,16 @@ def _text_of(*path: Any) -> str:
     return "".join(part.hex() if type(part) is bytes else str(part) for part in path)
 
 
-def bounds_of(root: Any) -> Iterator[Bound]:
-    """Yield the bounds of a role and its parts."""
+def bounds_of(root: Any, *, broken: bool = False) -> Iterator[Bound]:
+    """Yield the bounds of a role and its parts.  broken: only exceeded bounds."""
     for path, whole, rows in wholes_of(root):
         for name, part, _, get, limit in rows[1]:
             there = whole if part is None else part
-            if limit is not None and (most := limit(there)) is not None:
-                yield _text_of(*path, ".", name), size_of(get(there)), size_of(most)
+            count = _size(get(there))
+            # Nearly all tables are empty: their limits are not asked for.
+            if (count or not broken) and limit is not None and (most := limit(there)) is not None:
+                if not broken or count > _size(most):
+                    yield _text_of(*path, ".", name), count, _size(most)
 
 
 def left_of(root: Any, kind: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ..ids import is_put, task_of
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import TaskRecord, parents_of
-from ..roles.kept import bounds_of, left_of, rows_of, size_of
+from ..roles.kept import bounds_of, left_of
 from ..roles.local_scheduler.tasks.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
 from .gpus import check_shared
@@ -30,26 +30,6 @@ ASKED_FOR_EACH = 4
 # Turns of a node between checks of the sizes of its tables: a check costs as much as a turn.  A table that grows
 # without limit is too long at the next check too.
 BOUNDS_EVERY = 4
-
-
-def are_bounds_kept(root: Any) -> bool:
-    """Return whether no bound of a role and its parts is exceeded: `bounds_of`, without the paths, after each turn."""
-    wholes = [root]
-    for whole in wholes:
-        rows = rows_of(whole)
-        for _, part, _, get, limit in rows[1]:
-            there = whole if part is None else part
-            # Nearly all tables are empty: their limits are not asked for.
-            if (value := get(there)) and limit is not None and (most := limit(there)) is not None:
-                if size_of(value) > size_of(most):
-                    return False
-        for _, part, _, get, _ in rows[2]:
-            value = get(whole if part is None else part)
-            if isinstance(value, dict):
-                wholes += value.values()
-            elif value is not None:
-                wholes.append(value)
-    return True
 
 
 class Checkers:
@@ -132,10 +112,8 @@ class Checkers:
 
     def bounds_are_kept(self, address: str, *roles: Any) -> None:
         """Check that all tables and queues of a role, or of a process, are within their limits."""
-        for role in roles:
-            if not are_bounds_kept(role):
-                what, count, count_max = next(bound for bound in bounds_of(role) if bound[1] > bound[2])
-                raise AssertionError(f"{count} {what} at {address}, at most {count_max} allowed")
+        for what, count, count_max in (bound for role in roles for bound in bounds_of(role, broken=True)):
+            raise AssertionError(f"{count} {what} at {address}, at most {count_max} allowed")
 
     def actors_are_served_once(self) -> None:
         """Check that no two live processes serve one actor, except on fenced or suspended nodes."""

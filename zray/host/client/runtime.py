@@ -299,11 +299,10 @@ class Runtime:
         self.refuse_in_the_middle()
         values = self.client.values
         missing = [ref.id for ref in refs if ref.id not in values]
-        if self.client.buffered or object_ref.released:
-            if missing or self.client.buffered or len(object_ref.released) >= RELEASED_AT_GET:
-                self.flush()
-            else:
-                self.arm()  # a loop over items drops one ref a `get`: a frame for each would cost a tenth of the rate
+        if self.client.buffered or len(object_ref.released) >= (1 if missing else RELEASED_AT_GET):
+            self.flush()
+        elif object_ref.released:
+            self.arm()  # a loop over items drops one ref a `get`: a frame for each would cost a tenth of the rate
         try:
             if missing:
                 if len(missing) < len(refs):

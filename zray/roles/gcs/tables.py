@@ -383,12 +383,11 @@ class TaskTable:
         dependents = {task_id: len(shards) for task_id, shards in kept_for.items()}
         once: dict[bytes, int] = {}
         for record in self.records.values():
-            if record.spec is not None and (parents := parents_of(record.spec)):
-                runs_once = is_once(record.spec)
-                for object_id in parents:
+            if record.spec is not None:
+                for object_id in parents_of(record.spec):
                     task_id = task_of(object_id)
                     dependents[task_id] = dependents.get(task_id, 0) + 1
-                    if runs_once:
+                    if is_once(record.spec):
                         once[task_id] = once.get(task_id, 0) + 1
         assert self.once == once, "dependents that run once only do not add up"
         for task_id, record in self.records.items():
