@@ -205,6 +205,17 @@ def test_short_waits_have_no_records(start):
     assert waits.count(None) >= 15  # a busy machine may have some
 
 
+def test_look_that_does_not_wait_has_no_record(start, gate):
+    start(num_cpus=1)
+    running = stay_until.remote(gate)
+    for _ in range(5):
+        assert zray.wait([running], timeout=0) == ([], [running])
+    assert not slices(zray.timeline(), "wait")
+    assert zray.wait([running], timeout=0.001) == ([], [running])
+    assert len(slices(zray.timeline(), "wait")) == 1
+    gate.open()
+
+
 def test_failed_task_is_marked_with_its_error(start):
     start(num_cpus=1)
     with pytest.raises(OSError, match="no such part"):

@@ -109,8 +109,12 @@ class Spec(AttributeDict):
         return inner[key] if isinstance(inner, AttributeDict) else super().__getitem__(key)
 
 
+# Most values of a space; what they are is asked for each trial, and abstract classes take their time.
+_SCALARS = frozenset({bool, int, float, str, bytes, type(None)})
+
+
 def _is_grid(value: Any) -> bool:
-    return isinstance(value, Mapping) and len(value) == 1 and "grid_search" in value
+    return type(value) not in _SCALARS and isinstance(value, Mapping) and len(value) == 1 and "grid_search" in value
 
 
 def _is_lambda(value: Any) -> bool:
@@ -154,6 +158,8 @@ def _leaves(value: Any, path: Path = (), takes_lambdas: bool = True) -> Iterator
     Args:
         takes_lambdas: whether a lambda is a function of the configuration.  Inside of a choice or a grid it is a value.
     """
+    if type(value) in _SCALARS:
+        return
     if _is_grid(value):
         if not isinstance(value["grid_search"], (list, tuple)) or not value["grid_search"]:
             raise ValueError(
@@ -185,6 +191,8 @@ def _name(path: Path) -> str:
 
 def _copied(value: Any) -> Any:
     """A copy of the nested dicts and lists, into which values can be put; other values are shared."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, Mapping) and not _is_grid(value) and not is_expression(value):
         return AttributeDict((key, _copied(item)) for key, item in _pairs(value))
     if isinstance(value, tuple):

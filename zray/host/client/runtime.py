@@ -373,6 +373,8 @@ class Runtime:
         self.refuse_in_the_middle()
         if self.client.buffered:
             self.flush()
+        if timeout == 0.0:  # a look, and no wait
+            return self.waiting.until_ready(ids, count, timeout, fetch)
         began = self.wait_begins()
         try:
             return self.waiting.until_ready(ids, count, timeout, fetch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import glob
-import io
 import json
 import math
 import os
@@ -18,6 +17,7 @@ import msgspec
 from ..metrics import encode_other, text_of
 from ..refs import dumps
 from ..trial import Trial
+from .appended_text import AppendedText
 from .tensorboard import EVENTS, EventFile
 
 __all__ = [
@@ -154,8 +154,8 @@ class TrialFiles:
         self.formats = formats
         self.columns: list[str] = []
         self._events: EventFile | None = None
-        self._json: io.TextIOWrapper | None = None
-        self._csv: io.TextIOWrapper | None = None
+        self._json: AppendedText | None = None
+        self._csv: AppendedText | None = None
         self._writer: Any = None  # of _csv
         self._known: Any = None  # the keys of the last result
 
@@ -168,10 +168,12 @@ class TrialFiles:
         """Write params.json and params.pkl: anew, when the configuration has changed."""
         if "json" not in self.formats:
             return
-        with open(os.path.join(self.trial.path, "params.json"), "w", errors="backslashreplace") as file:
-            json.dump(without_nan(plain(self.trial.config)), file, indent=2, sort_keys=True)
-        with open(os.path.join(self.trial.path, "params.pkl"), "wb") as binary:
-            binary.write(dumps(self.trial.config))
+        text = json.dumps(without_nan(plain(self.trial.config)), indent=2, sort_keys=True)
+        path = os.path.join(self.trial.path, "params")
+        for suffix, data in (".json", text.encode()), (".pkl", dumps(self.trial.config)):
+            with open(path + suffix, "wb", buffering=0) as file:
+                while data:
+                    data = data[file.write(data) :]
 
     def log(self, result: dict[str, Any]) -> None:
         """Write a result."""
@@ -179,8 +181,7 @@ class TrialFiles:
             self._open()
         line = plain(result)
         if self._json is not None:
-            self._json.write(_json_of(line))
-            self._json.write("\n")
+            self._json.write(_json_of(line) + "\n")
         flat = flattened(line)
         if self._csv is not None:
             self._write_row(flat)
@@ -195,16 +196,14 @@ class TrialFiles:
 
     def _open(self) -> None:
         if "json" in self.formats:
-            self._json = open(os.path.join(self.trial.path, "result.json"), "a", errors="backslashreplace")  # noqa: SIM115
+            self._json = AppendedText(os.path.join(self.trial.path, "result.json"))
         if "csv" not in self.formats:
             return
         path = os.path.join(self.trial.path, "progress.csv")
-        self._csv = open(path, "a+", errors="backslashreplace", newline="")  # noqa: SIM115
-        if not self.columns and self._csv.tell():
-            self._csv.seek(0)
-            with csv_rows([self._csv.readline()]) as rows:
+        if not self.columns and os.path.exists(path):
+            with open(path, newline="") as file, csv_rows(file) as rows:
                 self.columns = next(rows, [])
-            self._csv.seek(0, io.SEEK_END)
+        self._csv = AppendedText(path)
         self._writer = csv.writer(self._csv, lineterminator="\n")
 
     def _write_row(self, flat: dict[str, Any]) -> None:
@@ -234,7 +233,7 @@ class TrialFiles:
             writer.writerow(self.columns)
             writer.writerows([*row, *([""] * (len(self.columns) - len(row)))] for row in rows)
         os.rename(unfinished, path)
-        self._csv = open(path, "a", errors="backslashreplace", newline="")  # noqa: SIM115
+        self._csv = AppendedText(path)
         self._writer = csv.writer(self._csv, lineterminator="\n")
 
     def flush(self) -> None:

@@ -56,7 +56,13 @@ SUCCESS, FAILURE = 1, 2  # Status of a session
 _hostname = functools.cache(socket.gethostname)
 
 
+# An event has some thirty small numbers: lengths, and the keys of fields.
+_SMALL = [bytes((value,)) for value in range(0x80)]
+
+
 def _varint(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return _SMALL[value]
     value &= (1 << 64) - 1  # negative numbers have ten bytes
     out = bytearray()
     while value > 0x7F:

@@ -47,6 +47,7 @@ class BasicVariantGenerator(Searcher):
         self._has_seed = random_state is not None
         self.seed = settled_seed(random_state, {})
         self.space: dict[str, Any] = {}
+        self._variants = 1  # of a sample of the space
         self.num_samples = 1
         self.count = 0
         self.chosen: dict[str, Any] = {}  # of the last suggestion
@@ -58,7 +59,7 @@ class BasicVariantGenerator(Searcher):
         if not self._has_seed and (self.count or spec.get("seed") is not None):
             self.seed = settled_seed(None, spec)
         self.count = 0  # of an experiment before
-        self.space = config
+        self.space, self._variants = config, grid_count(config)
         self.num_samples = spec.get("num_samples", 1)
         return True
 
@@ -67,7 +68,7 @@ class BasicVariantGenerator(Searcher):
         """The number of trials; 0: no end."""
         if self.num_samples < 0:
             return 0
-        rest = max(0, self.num_samples - len(self.points)) * grid_count(self.space)
+        rest = max(0, self.num_samples - len(self.points)) * self._variants
         return sum(grid_count(_with_point(self.space, point)) for point in self.points) + rest
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
@@ -86,7 +87,7 @@ class BasicVariantGenerator(Searcher):
                 self.chosen = {**point, **self.chosen}
                 return config
             number -= count
-        sample, place = divmod(number, grid_count(self.space))
+        sample, place = divmod(number, self._variants)
         drawn = sample if self.constant_grid_search else self.count - 1
         self.chosen, config = variant(self.space, place, np.random.default_rng([self.seed, drawn]))
         return config
