@@ -210,9 +210,9 @@ def test_look_that_does_not_wait_has_no_record(start, gate):
     running = stay_until.remote(gate)
     for _ in range(5):
         assert zray.wait([running], timeout=0) == ([], [running])
-    assert not slices(zray.timeline(), "wait")
+    assert not slices(zray.timeline(), "ray.wait")
     assert zray.wait([running], timeout=0.001) == ([], [running])
-    assert len(slices(zray.timeline(), "wait")) == 1
+    assert len(slices(zray.timeline(), "ray.wait")) == 1
     gate.open()
 
 
