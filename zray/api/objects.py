@@ -150,7 +150,7 @@ def wait(
     count = len(object_refs)
     if not count:
         return [], []
-    if not isinstance(num_returns, Integral):
+    if type(num_returns) is not int and not isinstance(num_returns, Integral):
         raise TypeError(f"num_returns must be an int, not {type(num_returns).__name__}.")
     if num_returns <= 0 or num_returns > count:
         raise ValueError(f"wait() for {num_returns} of {count} refs: num_returns must be from 1 to {count}.")

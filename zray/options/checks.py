@@ -44,7 +44,7 @@ def check_timeout(timeout: Any) -> Any:
     Raises:
         TypeError, ValueError: the value is no number, or negative.
     """
-    if isinstance(timeout, bool) or not isinstance(timeout, Real):
+    if type(timeout) is not float and (isinstance(timeout, bool) or not isinstance(timeout, Real)):
         raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}.")
     if timeout < 0 or timeout != timeout:
         raise ValueError(f"timeout must be a number of seconds that is not negative, not {timeout}.")

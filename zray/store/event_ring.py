@@ -293,7 +293,8 @@ class EventRing:
 
     def add_needs(self, object_ids: Sequence[bytes], wanted: int) -> None:
         """Write what the wait that was recorded last by this thread has waited for."""
-        needs = needs_of(object_ids) if len(object_ids) > 1 else ((object_ids[0], place_of(object_ids[0]), 1),)
+        # Records of a few objects are written sooner than consecutive ones are found.
+        needs = needs_of(object_ids) if len(object_ids) > 3 else [(each, place_of(each), 1) for each in object_ids]
         for first, place, count in needs:
             self.add(_NEEDS, first, wanted, count, place, 0.0, 0)  # of an id, a record has the task's
 
