@@ -119,6 +119,7 @@ ADDED = {
     "types of values in lists": {"code lines": 31, "statements": 15, "lines of imports": 14},
     "receipts of items in order": {"code lines": 1, "statements": 1},
     "looks at values without records": {"code lines": 2, "statements": 2},
+    "turns that change nothing in the store": {"code lines": 4, "statements": 4},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

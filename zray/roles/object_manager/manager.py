@@ -123,6 +123,7 @@ class ObjectManager(Role):
         self.overflow = Overflow(self)
         self.spill_wanted = SpillWanted(0, False)  # as the local scheduler was told
         self.has_freed = False  # a range, since then
+        self.judged_bytes = -1  # in use when the need for space was looked at last; -1: it is looked at again
         self.handle_with(self.pulls, self.gives, self.spill_files, self.overflow)
 
     # --- allocation ---
@@ -156,7 +157,10 @@ class ObjectManager(Role):
         if self.asked or self.pulls.queue:
             self._serve()
         if self.spill_bytes is not None:
-            self._want_room(self.spill_bytes)
+            waits, used = bool(self.asked or self.pulls.queue), self.ranges.used_bytes
+            if waits or self.has_freed or used != self.judged_bytes:  # nearly no turn changes anything
+                self.judged_bytes = -1 if waits else used
+                self._want_room(self.spill_bytes)
         return self.take_effects()
 
     def _want_room(self, threshold: int) -> None:

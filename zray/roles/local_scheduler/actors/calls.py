@@ -354,7 +354,7 @@ class Calls:
             actor = self.actors.get(actor_id)
             if actor is None:
                 continue
-            if actor.state == ActorState.ALIVE and not actor.is_going or actor.queue:
+            if actor.queue:
                 self._send_calls(actor)
             if actor.actor_id in self.wanting:
                 self._place(actor)
@@ -363,7 +363,7 @@ class Calls:
 
     def _send_calls(self, actor: Actor) -> None:
         worker = actor.worker
-        if actor.state != ActorState.ALIVE or worker is None or not actor.queue or self.node.drain.going.is_held(actor):
+        if actor.state != ActorState.ALIVE or worker is None or self.node.drain.going.is_held(actor):
             return
         if actor.options.name and self.node.traces.is_halted(actor.actor_id):
             return  # until the trace ends
