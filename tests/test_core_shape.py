@@ -16,6 +16,12 @@ MOST = {
 # Features that came after the limits were set, and what each of them has added.
 ADDED = {
     "cancel": {"files": 5, "code lines": 498, "statements": 421, "lines of imports": 61},
+    "fields of records, written at their owners": {
+        "code lines": 73,
+        "statements": 67,
+        "lines of imports": 1,
+        "fields with foreign writers": -26,
+    },
     "generators": {"files": 2, "code lines": 638, "statements": 556, "lines of imports": 42},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
     "spilling, files for values in use": {"files": 5, "code lines": 1198, "statements": 1042, "lines of imports": 51},

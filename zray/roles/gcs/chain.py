@@ -243,6 +243,15 @@ class ChainMember(Role):
         """Offer ourselves."""
         self.send(self.master, wire.ChainOffer(self.shard, self.sequence, self.entered))
 
+    def follows_master(self, master: str) -> None:
+        """Leave the former chain, and keep its state for the chain of another master."""
+        self.master = master
+        self.members, self.joining = [], ""
+        self.has_caught_up = self.follows = False
+        self.fresh.clear()
+        self.aside.clear()
+        self.is_recovered = self.replica is not None
+
     def recover(self, parts: Iterable[bytes], records: Iterable[bytes]) -> None:
         """Recover from a log: the parts of the snapshot, if any, and the later records.
 

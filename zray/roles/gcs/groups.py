@@ -11,6 +11,7 @@ is reserved on two nodes, and no reservation remains without a group.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,37 @@ class GroupTable:
         self.attending: dict[str, None] = {}  # nodes that can be asked for bundles
         self.trips = 0  # searches, ever
 
+    def add(self, record: GroupRecord) -> None:
+        """Add a registered or loaded group."""
+        group_id, spec = record.registered.group_id, record.registered.spec
+        self.records[group_id] = record
+        if spec.name:
+            self.by_name[(spec.namespace, spec.name)] = group_id
+
+    def take_out(self, group_id: bytes) -> GroupRecord | None:
+        """Remove a group, and return it."""
+        record = self.records.pop(group_id, None)
+        if record is not None:
+            self.changes(record)
+            spec = record.registered.spec
+            if spec.name:
+                del self.by_name[(spec.namespace, spec.name)]
+        return record
+
+    def node_lost(self, node: str) -> None:
+        """Ask a lost node for no more bundles."""
+        self.attending.pop(node, None)
+
+    def next_trip(self) -> int:
+        """Return the number of a new search."""
+        self.trips += 1
+        return self.trips
+
+    def load(self, attending: Iterable[str], trips: int) -> None:
+        """Add the nodes and searches of a part of a loaded state."""
+        self.attending.update(dict.fromkeys(attending))
+        self.trips = max(self.trips, trips)
+
     def require(self, group_id: bytes, trip: int) -> GroupRecord | None:
         """Return the group for a change, if the search is still current."""
         record = self.records.get(group_id)
@@ -94,8 +126,7 @@ def _search(shard: GcsShard, record: GroupRecord) -> None:
     table = shard.groups
     if record.keeper in shard.lost:
         record.keeper = next(iter(table.attending), "")
-    table.trips += 1
-    record.trip = table.trips
+    record.trip = table.next_trip()
     record.trying, record.awaited = {}, {}
     if record.state != wire.UNSCHEDULABLE:
         record.reason = ""
@@ -119,13 +150,9 @@ def _give_back(shard: GcsShard, record: GroupRecord) -> None:
 
 
 def _remove(shard: GcsShard, group_id: bytes, reason: str) -> None:
-    record = shard.groups.records.pop(group_id, None)
+    record = shard.groups.take_out(group_id)
     if record is None:
         return
-    shard.groups.changes(record)
-    spec = record.registered.spec
-    if spec.name:
-        del shard.groups.by_name[(spec.namespace, spec.name)]
     for node in record.nodes():
         if node not in shard.lost:
             shard.send(node, wire.ReturnBundles(group_id, 0, reason))
@@ -137,7 +164,7 @@ def _remove(shard: GcsShard, group_id: bytes, reason: str) -> None:
 def node_lost(shard: GcsShard, node: str) -> None:
     """Handle NodeLost: remove the node's groups, and place its bundles of other groups again."""
     table = shard.groups
-    table.attending.pop(node, None)
+    table.node_lost(node)
     for record in list(table.records.values()):
         table.changes(record)
         registered = record.registered
@@ -211,9 +238,7 @@ class GroupRequests:
         holder = table.by_name.get(key, message.group_id) if spec.name else message.group_id
         if holder == message.group_id and message.group_id not in table.records:
             record = GroupRecord(message, [""] * len(spec.bundles), message.keeper)
-            table.records[message.group_id] = record
-            if spec.name:
-                table.by_name[key] = message.group_id
+            table.add(record)
             _search(shard, record)
         shard.send(message.node, wire.GroupRegistered(message.group_id, b"" if holder == message.group_id else holder))
 

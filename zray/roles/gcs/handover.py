@@ -68,12 +68,7 @@ class Handover:
         member = self.member
         if member.master != f"{message.former}/chains" or member.is_out:
             return
-        member.master = f"{message.head}/chains"
-        member.members, member.joining = [], ""
-        member.has_caught_up = member.follows = False
-        member.fresh.clear()
-        member.aside.clear()
-        member.is_recovered = member.replica is not None
+        member.follows_master(f"{message.head}/chains")
         self.forget()
         member.stalls.forget()
         member.start()

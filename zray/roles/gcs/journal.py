@@ -171,11 +171,10 @@ class Journal:
         self._parts += 1
         self._snapshot_bytes += len(data)
         self._token += 1
-        self._part = SaveSnapshot(data, self._parts, self._token, is_last)
-        if is_last:
-            # Pages of the snapshot and of the memory; a page being written now is newer than all.
-            self._part.pages = list(dict.fromkeys((*dump.pages, *replica.shard.tasks.pages)))
-            self._part.newest_page = self.member.flushing.newest_page
+        # Pages of the snapshot and of the memory; a page being written now is newer than all.
+        pages = list(dict.fromkeys((*dump.pages, *replica.shard.tasks.pages))) if is_last else []
+        newest_page = self.member.flushing.newest_page if is_last else 0
+        self._part = SaveSnapshot(data, self._parts, self._token, is_last, pages, newest_page)
         self.member.perform(self._part)
 
     # --- outcomes ---

@@ -92,6 +92,28 @@ class Keeping:
             peer = self.peers[number] = Peer()
         return peer
 
+    # --- needs of other shards ---
+
+    def keep_for(self, task_id: bytes, shard: int) -> bool:
+        """Record another shard's need of a task.  Returns whether the need is new."""
+        shards = self.kept_for.get(task_id, {})
+        if shard in shards:
+            return False
+        # Never changed in place: a state that is being handed out has it too.
+        self.kept_for[task_id] = {**shards, shard: None}
+        return True
+
+    def let_go_for(self, task_id: bytes, shard: int) -> bool:
+        """Forget another shard's need of a task.  Returns whether there was one."""
+        shards = self.kept_for.get(task_id, {})
+        if shard not in shards:
+            return False
+        if len(shards) > 1:
+            self.kept_for[task_id] = {other: None for other in shards if other != shard}
+        else:
+            del self.kept_for[task_id]
+        return True
+
     # --- needs of our records ---
 
     def recorded(self, spec: TaskSpec) -> None:

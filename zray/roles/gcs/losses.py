@@ -31,22 +31,16 @@ if TYPE_CHECKING:
 def node_lost(shard: GcsShard, message: gcs.NodeLost) -> None:
     """Handle NodeLost: drop the node's holds and copies, and its tasks' makers.  A walk over all records."""
     node, tasks = message.node, shard.tasks
-    shard.lost[node] = None
     if tasks.keeping is not None:
         tasks.keeping.node_lost(node)
-    for function_id, waiters in list(shard.function_waiters.items()):
-        waiters.pop(node, None)
-        if not waiters:
-            del shard.function_waiters[function_id]
-    for task_id in [task_id for task_id, maker in tasks.makers.items() if maker == node]:
-        del tasks.makers[task_id]
+    tasks.maker_lost(node)
     bereft: list[ObjectRecord] = []
     for task_id, record in list(tasks.records.items()):
         if tasks.frozen is not None and record.objects:
             tasks.changes(task_id, record)
         for item in list((record.objects or {}).values()):
-            item.sizes.pop(node, None)
-            item.subscribers.pop(node, None)
+            item.leaves(node)
+            item.awaited_no_more(node)
             if item.subscribers and not item.sizes:
                 bereft.append(item)
     for task_id, record in list(tasks.records.items()):
@@ -76,7 +70,7 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: task_spec.TaskSpec | None
         _give_up(shard, item, reason, has_task=True)
         return
     if shard.is_chained and found is None:
-        shard.wanted[object_id] = None
+        shard.wants(object_id)
         return
     spec = found or spec
     assert type(spec) is task_spec.TaskSpec, "a spec that is in a store, and no chain to ask for it"
@@ -88,14 +82,13 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: task_spec.TaskSpec | None
         if not gcs.may_run_once_more(options, attempts):
             _give_up(shard, item, gcs.result_is_lost(object_id, options), has_task=True)
             return
-        maker = tasks.makers[task_id] = next(iter(item.subscribers))
-        tasks.attempts[task_id] = attempts + 1
+        maker = next(iter(item.subscribers))
+        tasks.is_made_by(task_id, maker)
     shard.send(maker, gcs.RebuildObject(object_id, spec, attempts, is_granted))
 
 
 def lineage_found(shard: GcsShard, message: chain.LineageFound) -> None:
     """Handle LineageFound: continue, if still wanted."""
-    shard.wanted.pop(message.object_id, None)
     item = shard.tasks.find_object(message.object_id)
     if item is None or item.sizes or not item.subscribers:
         return
@@ -134,8 +127,7 @@ def _give_up_put(shard: GcsShard, item: ObjectRecord) -> None:
 
 
 def _give_up(shard: GcsShard, item: ObjectRecord, reason: str, *, has_task: bool = False) -> None:
-    subscribers, item.subscribers = item.subscribers, {}
-    for node in subscribers:
+    for node in item.take_subscribers():
         shard.send(node, gcs.ObjectLost(item.object_id, reason, has_task))
     shard.tasks.drop_if_unused(item)
 
@@ -150,12 +142,10 @@ def cannot_rebuild(shard: GcsShard, message: gcs.CannotRebuild) -> None:
     task_id = task_of(message.object_id)
     makers = shard.tasks.makers
     if makers.get(task_id) == message.node:
-        del makers[task_id]
-        if message.was_granted and shard.tasks.attempts.get(task_id):
-            shard.tasks.attempts[task_id] -= 1  # the task has not run
+        shard.tasks.made_no_more(task_id, was_granted=message.was_granted)
     item = shard.tasks.find_object(message.object_id)
     if item is not None and not item.sizes:
-        item.subscribers.pop(message.node, None)
+        item.awaited_no_more(message.node)
         if item.subscribers:
             see_to(shard, item)
         else:

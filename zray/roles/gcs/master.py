@@ -128,6 +128,59 @@ class Chain:
         """Return the members that have everything."""
         return [member for member in self.members if member not in self.tentative]
 
+    def remember(self, note: NoteChain) -> None:
+        """Take over a chain that an earlier master recorded: it is down until its members offer themselves."""
+        self.noted = (note.members, note.full)
+        self.is_lost = True
+        self.sources = {member: note.members[member] for member in note.full}
+        if all(self.sources.values()):
+            self.awaited = dict.fromkeys(self.sources)
+
+    def found(self, epoch: int) -> None:
+        """Record that the chain begins, from a log of an epoch."""
+        self.is_lost = False
+        self.sources.clear()
+        self.awaited.clear()
+        if epoch and not self.epoch:
+            self.epoch = epoch + EPOCHS_PER_START
+
+    def end(self, sources: dict[str, str]) -> None:
+        """Take the chain down.  sources: as the field."""
+        self.sources = sources
+        self.members, self.joining, self.is_announced = [], "", False
+        self.tentative.clear()
+        self.epoch += 1
+        self.is_lost = True
+
+    def source_lost(self, member: str) -> bool:
+        """Forget what a lost member may have had.  Returns whether the chain waited for the member."""
+        self.sources.pop(member, None)
+        return self.awaited.pop(member, member) is None
+
+    def next_epoch(self, spare: str) -> None:
+        """Begin an epoch.  spare: the member that joins in it, if any."""
+        if spare:
+            self.joining = spare
+            del self.spares[spare]
+        self.epoch += 1
+
+    def add(self, member: str, *, is_tentative: bool) -> None:
+        """Append a member."""
+        self.members.append(member)
+        if is_tentative:
+            self.joining = ""
+            self.tentative[member] = None
+
+    def remove(self, member: str) -> None:
+        """Remove a member."""
+        self.members.remove(member)
+        self.tentative.pop(member, None)
+
+    def tells(self, why: list[str]) -> bool:
+        """Record what followers are told.  Returns whether it is news."""
+        was_told, self.told = self.told, why
+        return why != was_told
+
 
 class ChainMaster(Role):
     """The chain master for all shards of a cluster.  replicas: the desired length of each chain.
@@ -160,13 +213,9 @@ class ChainMaster(Role):
             if not note.members:
                 continue
             chain = self._chain(note.shard)
-            chain.noted = (note.members, note.full)
-            chain.is_lost = True
+            chain.remember(note)
             self.spread.machines.update({member: machine for member, machine in note.members.items() if machine})
-            chain.sources = {member: note.members[member] for member in note.full}
-            if all(chain.sources.values()):
-                chain.awaited = dict.fromkeys(chain.sources)
-            chain.told = self._why(chain)
+            chain.tells(self._why(chain))
 
     def _chain(self, shard: str) -> Chain:
         chain = self.chains.get(shard)
@@ -176,10 +225,7 @@ class ChainMaster(Role):
 
     def _change(self, chain: Chain, *dropped: str) -> None:
         """Begin a new epoch, and announce the chain to all followers and members, including dropped members."""
-        if spare := self.spread.spare(chain, self.replicas):
-            chain.joining = spare
-            del chain.spares[spare]
-        chain.epoch += 1
+        chain.next_epoch(self.spread.spare(chain, self.replicas))
         self._note(chain)
         followers = chain.followers if chain.is_announced else ()
         for listener in dict.fromkeys((*chain.members, chain.joining, *followers, *dropped)):
@@ -200,7 +246,7 @@ class ChainMaster(Role):
     def _settle(self, chain: Chain) -> None:
         """Complete a move of a member, or begin the next move."""
         if redundant := self.spread.redundant(chain, self.replicas):
-            chain.members.remove(redundant)
+            chain.remove(redundant)
             self._change(chain, redundant)
         elif self.spread.spare(chain, self.replicas):
             self._change(chain)
@@ -250,14 +296,10 @@ class ChainMaster(Role):
         epoch = max(epoch for epoch, _ in chain.spares.values())
         if chain.is_lost and not epoch:
             return  # nobody keeps logs
-        chain.is_lost = False
-        chain.sources.clear()
-        chain.awaited.clear()
+        chain.found(epoch)
         self._tell_why(chain)
-        if epoch and not chain.epoch:
-            chain.epoch = epoch + EPOCHS_PER_START
         del chain.spares[first]
-        chain.members.append(first)
+        chain.add(first, is_tentative=False)
         self._dismiss(chain)
         self._change(chain)
 
@@ -266,11 +308,7 @@ class ChainMaster(Role):
         self.reject("the last full member of a chain is lost")
         dropped = [*chain.members, chain.joining]
         (last,) = chain.full()
-        chain.sources = {} if self.spread.machine(last) else {last: ""}
-        chain.members, chain.joining, chain.is_announced = [], "", False
-        chain.tentative.clear()
-        chain.epoch += 1
-        chain.is_lost = True
+        chain.end({} if self.spread.machine(last) else {last: ""})
         for member in dropped:
             if member:
                 self._tell(chain, member)
@@ -301,8 +339,7 @@ class ChainMaster(Role):
     def _tell_why(self, chain: Chain) -> None:
         """Tell all followers why the shard stalls, if the reasons have changed."""
         why = self._why(chain)
-        if why != chain.told:
-            chain.told = why
+        if chain.tells(why):
             for follower in chain.followers:
                 self.send(follower, chain_wire.ChainStalled(chain.shard, why))
 
@@ -340,9 +377,7 @@ class ChainMaster(Role):
             for follower in chain.followers:
                 self._tell(chain, follower)
         if member == chain.joining:
-            chain.joining = ""
-            chain.members.append(member)
-            chain.tentative[member] = None
+            chain.add(member, is_tentative=True)
             self._change(chain)
         else:
             self._settle(chain)
@@ -387,8 +422,7 @@ class ChainMaster(Role):
     def _lose(self, chain: Chain, member: str) -> None:
         if not chain.members and self.spread.machine(member):
             # A log of this machine's may come again.
-            chain.sources.pop(member, None)
-            if chain.awaited.pop(member, member) is None:
+            if chain.source_lost(member):
                 if member in chain.spares:
                     self._send_away(chain, member, chain.spares.pop(member)[0])
                 self._found(chain)
@@ -402,8 +436,7 @@ class ChainMaster(Role):
             if chain.full() == [member]:
                 self._end(chain)
                 return
-            chain.members.remove(member)
-            chain.tentative.pop(member, None)
+            chain.remove(member)
             self._change(chain, member)
 
     def check_everything(self) -> None:

@@ -57,8 +57,7 @@ class GcsShard(Role):
         super().__init__(address)
         self.is_chained = is_chained
         self.wanted: dict[bytes, None] = {}  # objects whose tasks' specs are asked for (losses)
-        self.tasks = tables.TaskTable(is_weighed=is_chained, is_alone=is_alone)
-        self.tasks.free = self._free_copies
+        self.tasks = tables.TaskTable(is_weighed=is_chained, is_alone=is_alone, free=self._free_copies)
         self.lost: dict[str, None] = {}  # nodes, for good, in the order of the verdicts
         self.has_lost_copies = False  # the last copy of a held object, on the disk of a node that lives
         self.functions = FunctionTable()
@@ -107,29 +106,28 @@ class GcsShard(Role):
             self.tasks.has_run_again(task_id, attempts)
         for object_id, size in message.objects:
             item = self.tasks.require_object(object_id)
-            item.sizes[message.node] = size
-            if self.tasks.is_end(object_id) and self.tasks.makers.pop(task_of(object_id), "") and self.may_lose_objects:
+            item.lies_at(message.node, size)
+            if self.tasks.ends(object_id) and self.may_lose_objects:
                 losses.task_is_over(self, task_of(object_id))
-            subscribers, item.subscribers = item.subscribers, {}
-            for subscriber in subscribers:
+            for subscriber in item.take_subscribers():
                 self._send_location(subscriber, item)
             if not item.holders:
                 # Everybody let go while it was being made.
-                item.holders[message.node] = None
+                item.held_by(message.node)
                 self.release(object_id, message.node)
 
     @on(gcs.RemoveLocations)
     def on_remove_locations(self, message: gcs.RemoveLocations) -> None:
         for object_id in message.object_ids:
             item = self.tasks.find_object(object_id)
-            if item is None or item.sizes.pop(message.node, None) is None or item.sizes:
+            if item is None or not item.leaves(message.node) or item.sizes:
                 continue
             # The last copy of a held object went by an old word of ours, or with a damaged file.
             self.has_lost_copies = True
             if not item.holders:
                 self.tasks.drop_if_unused(item)  # it was kept for those that took it
             elif not item.subscribers:
-                item.subscribers = dict.fromkeys([*item.holders][:1])
+                item.awaited_by(next(iter(item.holders)))
             if item.subscribers:
                 losses.see_to(self, item)
 
@@ -144,7 +142,7 @@ class GcsShard(Role):
             if item is None or message.node in item.holders:
                 continue  # it holds it again
             if message.node in item.sizes and (len(item.sizes) > 1 or not item.holders):
-                del item.sizes[message.node]
+                item.leaves(message.node)
                 spare.append(object_id)
                 self.tasks.drop_if_unused(item)
         if spare:
@@ -215,7 +213,7 @@ class GcsShard(Role):
         if item.sizes:
             self._send_location(message.node, item)
         elif message.node in item.holders:
-            item.subscribers[message.node] = None
+            item.awaited_by(message.node)
             is_made = task_of(message.object_id) in self.tasks.makers
             if self.lost or (self.has_lost_copies and not is_made):
                 losses.see_to(self, item)
@@ -261,7 +259,7 @@ class GcsShard(Role):
         if self._is_of_lost_node(message.node):
             return
         if message.is_over:
-            self._forget_waiter(message)
+            self._forget_waiter(message.function_id, message.node)
             return
         function = self.functions.find(message.function_id)
         if function is not None:
@@ -272,11 +270,11 @@ class GcsShard(Role):
             self.reject("a question for code, while as many are awaited as may be: its node asks again")
             self.send(message.node, gcs.FetchFunctionReply(tasks.Function(message.function_id, "", b"")))
 
-    def _forget_waiter(self, message: gcs.FetchFunction) -> None:
-        nodes = self.function_waiters.get(message.function_id, {})
-        nodes.pop(message.node, None)
+    def _forget_waiter(self, function_id: bytes, node: str) -> None:
+        nodes = self.function_waiters.get(function_id, {})
+        nodes.pop(node, None)
         if not nodes:
-            self.function_waiters.pop(message.function_id, None)
+            self.function_waiters.pop(function_id, None)
 
     # --- actors ---
 
@@ -328,6 +326,9 @@ class GcsShard(Role):
     def on_node_lost(self, message: gcs.NodeLost) -> None:
         if message.node in self.lost:
             return  # a head that was started again says so once more
+        self.lost[message.node] = None
+        for function_id in list(self.function_waiters):
+            self._forget_waiter(function_id, message.node)
         losses.node_lost(self, message)
         groups.node_lost(self, message.node)
         self.homes.node_lost(message.node)
@@ -348,6 +349,10 @@ class GcsShard(Role):
         if self.tasks.keeping is not None:
             self.tasks.keeping.end_turn(self)
         return super().end_turn(now)
+
+    def wants(self, object_id: bytes) -> None:
+        """Have the head of the chain look up the spec of an object's task."""
+        self.wanted[object_id] = None
 
     # --- snapshots ---
 
@@ -376,6 +381,7 @@ class GcsShard(Role):
     def lineage_found(self, message: chain.LineageFound, now: float) -> list[Effect]:
         """LineageFound: the head has looked up `wanted` specs."""
         self.now = now
+        self.wanted.pop(message.object_id, None)
         losses.lineage_found(self, message)
         return self.take_effects()
 

@@ -252,14 +252,7 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         for task in part.tasks:
             if task.flushed is not None and pages is not None:
                 task.spec, task.flushed = spec_in(pages, task.flushed.place), None
-            record = shard.tasks.records[task.task_id] = _task_record(task)
-            if record.spec is not None:
-                shard.tasks.count_once(record.spec, 1)
-            if task.flushed is not None:
-                page = task.flushed.place >> PLACE_BITS
-                shard.tasks.pages[page] = shard.tasks.pages.get(page, 0) + 1
-            elif task.spec is not None and shard.tasks.is_weighed:
-                shard.tasks.weight += weight_of(task.spec)
+            shard.tasks.load(task.task_id, _task_record(task))
         for function in part.functions:
             shard.functions.by_id[function.function_id] = function
         _load_owners(shard.functions, part)
@@ -278,12 +271,8 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         for actor_id, nodes in part.home_askers:
             shard.homes.askers[actor_id] = dict.fromkeys(nodes)
         for group in part.groups:
-            spec = group.registered.spec
-            shard.groups.records[group.registered.group_id] = _group_record(group)
-            if spec.name:
-                shard.groups.by_name[(spec.namespace, spec.name)] = group.registered.group_id
-        shard.groups.attending.update(dict.fromkeys(part.attending))
-        shard.groups.trips = max(shard.groups.trips, part.group_trips)
+            shard.groups.add(_group_record(group))
+        shard.groups.load(part.attending, part.group_trips)
         shard.wanted.update(dict.fromkeys(part.wanted))
 
 

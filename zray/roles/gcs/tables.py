@@ -64,6 +64,31 @@ class ObjectRecord(Struct, gc=False, eq=False):
     sizes: dict[str, int]  # node -> bytes of its copy
     subscribers: dict[str, None]
 
+    def lies_at(self, node: str, size: int) -> None:
+        """Record a node's copy."""
+        self.sizes[node] = size
+
+    def leaves(self, node: str) -> bool:
+        """Forget a node's copy.  Returns whether the node had one."""
+        return self.sizes.pop(node, None) is not None
+
+    def held_by(self, node: str) -> None:
+        """Add a holder."""
+        self.holders[node] = None
+
+    def awaited_by(self, node: str) -> None:
+        """Add a subscriber."""
+        self.subscribers[node] = None
+
+    def awaited_no_more(self, node: str) -> None:
+        """Remove a subscriber."""
+        self.subscribers.pop(node, None)
+
+    def take_subscribers(self) -> dict[str, None]:
+        """Remove all subscribers, and return them."""
+        subscribers, self.subscribers = self.subscribers, {}
+        return subscribers
+
 
 class TaskRecord(Struct, gc=False, eq=False):
     """A task: the spec (None: only objects are known yet), and the reasons to keep the record."""
@@ -84,7 +109,13 @@ class TaskTable:
     PASSING = {"records": None, "makers attempts once pages": "records"}
     LASTING = {"keeping": ..., "needed": (lambda it: len(it.keeping.kept_for) if it.keeping else 0, "records")}
 
-    def __init__(self, *, is_weighed: bool = False, is_alone: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        is_weighed: bool = False,
+        is_alone: bool = False,
+        free: Callable[[ObjectRecord], None] = lambda item: None,
+    ) -> None:
         self.is_weighed = is_weighed
         self.is_alone = is_alone
         self.records: dict[bytes, TaskRecord] = {}
@@ -95,7 +126,7 @@ class TaskTable:
         self.attempts: dict[bytes, int] = {}
         # Task -> how many of its `dependents`, of this shard, have tasks that may run once only.
         self.once: dict[bytes, int] = {}
-        self.free: Callable[[ObjectRecord], None] = lambda item: None  # its copies go: nobody holds it, and no more
+        self.free = free  # its copies go: nobody holds it, and no more
         self.keeping: Keeping | None = None  # where there are several shards
         self.unlike = 0  # tasks recorded again that ask for something else: their parents do not repeat themselves
         self.weight = 0  # of the specs in memory, in bytes
@@ -230,6 +261,38 @@ class TaskTable:
                 else:
                     del self.once[task_id]
 
+    def is_made_by(self, task_id: bytes, node: str) -> None:
+        """Record the node that is to make lost objects of a task again: one more attempt."""
+        self.makers[task_id] = node
+        self.attempts[task_id] = self.attempts.get(task_id, 0) + 1
+
+    def made_no_more(self, task_id: bytes, *, was_granted: bool) -> None:
+        """Forget the node that was to make a task's objects.  was_granted: the attempt was counted, and has not run."""
+        del self.makers[task_id]
+        if was_granted and self.attempts.get(task_id):
+            self.attempts[task_id] -= 1
+
+    def ends(self, object_id: bytes) -> bool:
+        """Note a first copy of an object.  Returns whether a node had the task in hand, and the task is over now."""
+        return self.is_end(object_id) and bool(self.makers.pop(task_of(object_id), ""))
+
+    def maker_lost(self, node: str) -> None:
+        """Forget what a lost node had in hand."""
+        for task_id in [task_id for task_id, maker in self.makers.items() if maker == node]:
+            del self.makers[task_id]
+
+    def load(self, task_id: bytes, record: TaskRecord) -> None:
+        """Add a record of a loaded state."""
+        self.records[task_id] = record
+        spec = record.spec
+        if spec is not None:
+            self.count_once(spec, 1)
+        if type(spec) is Flushed:
+            page = spec.place >> PLACE_BITS
+            self.pages[page] = self.pages.get(page, 0) + 1
+        elif type(spec) is TaskSpec and self.is_weighed:
+            self.weight += weight_of(spec)
+
     def has_run_again(self, task_id: bytes, attempts: int) -> None:
         """Record how often the task has run, in all."""
         if task_id in self.records and attempts > self.attempts.get(task_id, 0):
@@ -359,21 +422,13 @@ class TaskTable:
     def keep_for(self, task_id: bytes, shard: int) -> None:
         """Keep a record that a record of another shard needs."""
         assert self.keeping is not None
-        shards = self.keeping.kept_for.get(task_id, {})
-        if shard not in shards:
-            # Never changed in place: a state that is being handed out has it too.
-            self.keeping.kept_for[task_id] = {**shards, shard: None}
+        if self.keeping.keep_for(task_id, shard):
             self.require(task_id).dependents += 1
 
     def let_go_for(self, task_id: bytes, shard: int) -> None:
         """Release a record that no record of the other shard needs any more."""
         assert self.keeping is not None
-        shards = self.keeping.kept_for.get(task_id)
-        if shards is not None and shard in shards:
-            if len(shards) > 1:
-                self.keeping.kept_for[task_id] = {other: None for other in shards if other != shard}
-            else:
-                del self.keeping.kept_for[task_id]
+        if self.keeping.let_go_for(task_id, shard):
             self.require(task_id).dependents -= 1
             self._let_go(task_id)
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from msgspec import Struct, field
 
-from ...wire import hosts, scheduling, task_spec
+from ...wire import gcs, hosts, scheduling, task_spec
 from ...wire.amounts import is_enough
 from ...wire.where import Where, host_of, matches, rules_of
 
@@ -69,6 +69,11 @@ class NodeLoad(Struct, gc=False):
             self.hostname,
         )
 
+    def joined(self, message: gcs.NodeJoined) -> None:
+        """Record the facts that a node joins with."""
+        self.kind, self.labels = message.kind, message.labels
+        self.endpoint, self.hostname = message.endpoint, message.hostname
+
     def renew(self, report: scheduling.LoadReport) -> None:
         """Replace the load by a report, which counts every placement that had arrived."""
         if report.total:
@@ -95,6 +100,34 @@ class NodeLoad(Struct, gc=False):
         if self.free:  # asked for each task
             self.hidden = {**self.hidden, **self.free}
             self.free = {}
+
+    def reserve(self, request: Mapping[str, int]) -> None:
+        """Count the amounts of an actor or a bundle as held, until the next report."""
+        for name, amount in request.items():
+            if amount:
+                self.free[name] -= amount
+                self.held[name] = self.held.get(name, 0) + amount
+
+    def give_back(self, amounts: Mapping[str, int]) -> None:
+        """Count the amounts of a removed group as free, until the next report."""
+        for name, amount in amounts.items():
+            self.free[name] = min(self.total.get(name, 0), self.free.get(name, 0) + amount)
+            self.held[name] = max(0, self.held.get(name, 0) - amount)
+
+    def has_turn(self, number: int) -> None:
+        """Record the number of the latest spread placement on the node."""
+        self.spread_at = number
+
+    def expects_no_more(self, now: float) -> None:
+        """Forget stolen tasks that have not come in time."""
+        if now >= self.coming_until:
+            self.coming_count = 0
+
+    def steals(self, victim: NodeLoad, count: int, now: float, until: float) -> None:
+        """Expect tasks that are requested from another node."""
+        self.coming_count += count
+        self.coming_until = until
+        victim.asked_at = now
 
     def assign(self, request: Mapping[str, int]) -> None:
         """Record a task as placed on the node."""

@@ -71,8 +71,7 @@ class GlobalScheduler(Role):
             rank = crc32(f"{self.address} {node}".encode())
             load = placement.NodeLoad(node, total, dict(total), 0, 0.0, BANDWIDTH_FIRST_GUESS, rank=rank)
             self.loads[node] = load
-        load.kind, load.labels = message.kind, message.labels
-        load.endpoint, load.hostname = message.endpoint, message.hostname
+        load.joined(message)
 
     @property
     def _knows_nodes(self) -> bool:
@@ -199,7 +198,7 @@ class GlobalScheduler(Role):
         load = placement.next_in_turn(loads, request, must_start=must_start)
         if load is not None:
             self.spread_count += 1
-            load.spread_at = self.spread_count
+            load.has_turn(self.spread_count)
         return load
 
     def _refuse(
@@ -230,9 +229,7 @@ class GlobalScheduler(Role):
         )
         load = self._home(able, message)
         if load is not None:
-            for name, amount in request.items():
-                load.free[name] -= amount  # until its next report
-                load.held[name] = load.held.get(name, 0) + amount
+            load.reserve(request)
             self._offer(place, load)
         elif (load := self._hope(able, message)) is not None:
             self._offer(place, load)
@@ -288,11 +285,7 @@ class GlobalScheduler(Role):
                 reason = bundles_wire.why_never(dict(totals), message.bundles, message.strategy)
         bundles = dict(message.bundles)
         for index, node in found or ():
-            load = self.loads[node]
-            for name, amount in bundles[index].items():
-                if amount:
-                    load.free[name] -= amount  # until its next report
-                    load.held[name] = load.held.get(name, 0) + amount
+            self.loads[node].reserve(bundles[index])
         self.send(self.sender, groups.PlacesFound(message.group_id, message.trip, found or [], reason))
 
     @on(groups.BundlesLeave)
@@ -301,9 +294,7 @@ class GlobalScheduler(Role):
         for node, amounts in message.bundles:
             load = self.loads.get(node)
             if load is not None:
-                for name, amount in amounts.items():
-                    load.free[name] = min(load.total.get(name, 0), load.free.get(name, 0) + amount)
-                    load.held[name] = max(0, load.held.get(name, 0) - amount)
+                load.give_back(amounts)
 
     @on(hosts.GetNodes)
     def on_get_nodes(self, message: hosts.GetNodes) -> None:

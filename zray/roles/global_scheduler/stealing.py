@@ -55,15 +55,12 @@ def thefts(
         spare[victim.node] = min(ceil(excess), victim.queue_count, PORTION_MAX)
     orders: dict[str, list[tuple[NodeLoad, int]]] = {}
     for thief in thieves:
-        if now >= thief.coming_until:
-            thief.coming_count = 0
+        thief.expects_no_more(now)
         for victim in victims:
             count = min(_room(thief, _seconds(victim, guess), equals), spare[victim.node])
             if count > 0:
                 spare[victim.node] -= count
-                thief.coming_count += count
-                thief.coming_until = now + COMING_SECONDS
-                victim.asked_at = now
+                thief.steals(victim, count, now, now + COMING_SECONDS)
                 orders.setdefault(victim.node, []).append((thief, count))
     return [(victim, orders[victim.node]) for victim in victims if victim.node in orders]
 
