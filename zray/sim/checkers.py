@@ -19,6 +19,7 @@ from .values import Failed, decode_failure, is_error
 
 if TYPE_CHECKING:
     from .node import Node
+    from .process import Process
     from .simulator import Simulator
 
 # A node stopped so recently may not have read yet that it was declared dead meanwhile.
@@ -27,8 +28,8 @@ STOP_SECONDS = 3.0
 PROGRAMS_WITH_LIMITED_WAITS = frozenset({"polls", "timeouts"})
 # Requests to a shard caused by a task, object, actor or node, from beginning to end, or by a message about one.
 ASKED_FOR_EACH = 4
-# Turns of a node between checks of the sizes of its tables: a check costs as much as a turn.  A table that grows
-# without limit is too long at the next check too.
+# Turns of a node, or runs of a process, between checks of the sizes of tables: a check costs as much as a turn.  A
+# table that grows without limit is too long at the next check too.
 BOUNDS_EVERY = 4
 
 
@@ -95,6 +96,8 @@ class Checkers:
         The bound covers requests caused by work known at the start, and by messages received since: processes and other
         nodes may send what their links allow.  Time adds nothing.
         """
+        if not self.held and not node.holders:
+            return
         for address in [name for name in self.held if name in node.roles and name not in node.holders]:
             del self.held[address]
         for address in node.holders:
@@ -109,6 +112,12 @@ class Checkers:
             base, heard = self.held[address]
             most = base + ASKED_FOR_EACH * (node.heard - heard)
             assert pending <= most, f"{pending} requests wait at {address}, at most {most} may come of what is known"
+
+    def after_run(self, process: Process) -> None:
+        """The sizes of a process's tables."""
+        process.runs += 1
+        if process.runs % (BOUNDS_EVERY * self.world.options.check_every) == 0:
+            self.bounds_are_kept(process.address, process.client, process.executor)
 
     def bounds_are_kept(self, address: str, *roles: Any) -> None:
         """Check that all tables and queues of a role, or of a process, are within their limits."""
@@ -251,6 +260,7 @@ class Checkers:
             self.scheduler_is_empty(node)
             for process in node.processes.values():
                 if process.is_alive:
+                    self.bounds_are_kept(process.address, process.client, process.executor)
                     nothing_left(process.client, process.address)
                     nothing_left(process.executor, process.address)
                     questions = process.questions - process.answers

@@ -122,7 +122,7 @@ class Hosted:
         if worker.is_alive and not worker.is_busy:
             worker.flush()
         if worker.is_alive:
-            worker.world.checkers.bounds_are_kept(worker.address, worker.client, worker.executor)
+            worker.world.checkers.after_run(worker)
 
     def _enter(self, guest: Guest | None) -> None:
         worker = self.worker

@@ -95,6 +95,7 @@ class Process:
         self.actor_id = b""
         self.questions = 0  # about missing objects
         self.answers = 0
+        self.runs = 0
         self.has_all_output = False
         self.bundles: list[bytes] = []  # a driver's, published
 
@@ -142,7 +143,7 @@ class Process:
         if self.is_alive and not self.is_busy:
             self.flush()
         if self.is_alive:
-            self.world.checkers.bounds_are_kept(self.address, self.client, self.executor)
+            self.world.checkers.after_run(self)
 
     def is_behind(self) -> bool:
         """Return whether too much is in flight to say more, as Runtime.wait_for_room does."""
