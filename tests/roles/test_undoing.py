@@ -1,13 +1,15 @@
 """What an ended program leaves behind goes in portions, and goes whole."""
 
 import pytest
+from msgspec.structs import replace
 
+from zray.ids import item_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler.objects import undoing
 from zray.wire.gcs import ObjectLocated
 from zray.wire.objects import HoldObjects, ObjectFetched
-from zray.wire.task_spec import StoredValue
-from zray.wire.tasks import WaitObjects
+from zray.wire.task_spec import StoredValue, TaskOptions, encode_options
+from zray.wire.tasks import ItemsYielded, LeaveGenerator, WaitObjects
 
 from .desk import DRIVER, JOB, Desk
 
@@ -60,3 +62,28 @@ def test_what_comes_for_a_program_that_is_gone_is_not_pinned_for_ever(monkeypatc
     while desk.scheduler.undoing.steps:
         desk.timer("Undoing.go_on")
     assert not desk.scheduler.objects.pins
+
+
+@pytest.mark.parametrize("has_died", [False, True])
+def test_unread_items_of_a_generator_that_was_left_go_in_portions(has_died, monkeypatch):
+    """The node serves others between, and the process may end meanwhile."""
+    monkeypatch.setattr(undoing, "PORTION_COUNT_MAX", 2)
+    desk = Desk()
+    entries = desk.scheduler.objects.entries
+    desk.tell("host", e.ProcessJoined("driver-2", "driver", 2, b"job-0002"))
+    spec = replace(desk.new_spec(), options=encode_options(TaskOptions(is_generator=True)))
+    desk.submit(spec)
+    worker = desk.give_birth()
+    desk.tell(worker, ItemsYielded(spec.task_id, 0, [b"%d" % number for number in range(10)]))
+    desk.tell(DRIVER, LeaveGenerator(spec.task_id, 3))
+    unread = [item_id(spec.task_id, number) for number in range(3, 10)]
+    assert [item in entries for item in unread] == [False] * 2 + [True] * 5
+    if has_died:
+        desk.tell("host", e.ProcessLeft(DRIVER, "killed"))
+    turns = 0
+    while desk.scheduler.undoing.steps:
+        desk.timer("Undoing.go_on")
+        turns += 1
+    assert turns >= 3
+    assert not any(item in entries for item in unread)
+    assert (item_id(spec.task_id, 0) in entries) is not has_died

@@ -524,10 +524,7 @@ class Generators:
         if task is not None and message.ends:
             self.left[message.task_id] = stream.count
         del self.streams[message.task_id]
-        for n in range(message.count, stream.count):
-            entry = node.objects.entries.get(item_id(message.task_id, n))
-            if entry is not None:
-                node.objects.release(entry, stream.owner)
+        node.undoing.release_items(message.task_id, range(message.count, stream.count), stream.owner)
         if task is not None and message.ends:
             node.cancels.cancel(task, False, True)
 

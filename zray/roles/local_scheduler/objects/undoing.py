@@ -1,6 +1,8 @@
-"""Clean-up after a process that has ended, in portions, so heartbeats and other messages are not delayed.
+"""Clean-up after a process that has ended, or has left a generator, in portions, so heartbeats and other messages are
+not delayed.
 
-A driver may have queued a million tasks, all of which must be ended, and may hold as many refs.
+A driver may have queued a million tasks, all of which must be ended, and may hold as many refs.  A generator may have
+made as many items that nobody has drawn.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
+
+from ....ids import item_id
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
@@ -26,7 +30,7 @@ class Undoing:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.steps: deque[Iterator[None]] = deque()  # one for each that has ended
+        self.steps: deque[Iterator[None]] = deque()  # one for each that has ended, or was left
 
     def end_tasks(self, tasks: Iterable[Task], error: bytes) -> None:
         """End tasks (TaskState.DONE) in portions; waiting processes and tasks get the error."""
@@ -38,6 +42,10 @@ class Undoing:
             self._begin(self.node.fates.end_with(process))
         else:
             self._begin(self.node.fates.let_go(process))
+
+    def release_items(self, task_id: bytes, numbers: Iterable[int], owner: Process) -> None:
+        """Release the items of a generator that its owner has left."""
+        self._begin(self._release_items(task_id, numbers, owner))
 
     def _begin(self, steps: Iterator[None]) -> None:
         self.steps.append(steps)
@@ -57,4 +65,12 @@ class Undoing:
     def _end_tasks(self, tasks: Iterable[Task], error: bytes) -> Iterator[None]:
         for task in tasks:
             self.node.lifecycle.fail_with(task, error)
+            yield
+
+    def _release_items(self, task_id: bytes, numbers: Iterable[int], owner: Process) -> Iterator[None]:
+        objects = self.node.objects
+        for n in numbers:
+            entry = objects.entries.get(item_id(task_id, n))
+            if entry is not None:
+                objects.release(entry, owner)
             yield
