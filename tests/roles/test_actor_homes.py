@@ -146,7 +146,7 @@ def test_without_its_guardian_it_is_dead_whoever_is_lost_first():
         shard = shard_of()
         for node in order:
             tell(shard, "monitor", NodeLost(node, ""))
-        assert tell(shard, N3, LocateActor(ACTOR, N3, lost=N2)) == [(N3, ActorLocated(ACTOR, "", N2))]
+        assert tell(shard, N3, LocateActor(ACTOR, N3, lost=N2)) == [(N3, ActorLocated(ACTOR, "", N2, was_guarded=True))]
 
 
 def test_a_guardian_that_does_not_have_it_any_more_says_so():
@@ -154,7 +154,7 @@ def test_a_guardian_that_does_not_have_it_any_more_says_so():
     tell(shard, N3, LocateActor(ACTOR, N3, lost=N2))
     tell(shard, "monitor", NodeLost(N2, ""))
     unguarded = ActorUnguarded(ACTOR, MOVED.birth, MOVED.term)
-    assert tell(shard, N1, unguarded) == [(N3, ActorLocated(ACTOR, "", N2))]
+    assert tell(shard, N1, unguarded) == [(N3, ActorLocated(ACTOR, "", N2, was_guarded=True))]
 
 
 def test_a_guardian_that_has_said_so_too_early_is_asked_when_the_node_is_lost():
@@ -165,7 +165,7 @@ def test_a_guardian_that_has_said_so_too_early_is_asked_when_the_node_is_lost():
     for birth, term in ((MOVED.birth, MADE.term), ("n3/local#1", MOVED.term)):
         assert tell(shard, N1, ActorUnguarded(ACTOR, birth, term)) == [], "that was another home of it"
     unguarded = ActorUnguarded(ACTOR, MOVED.birth, MOVED.term)
-    assert tell(shard, N1, unguarded) == [(N3, ActorLocated(ACTOR, "", N2))]
+    assert tell(shard, N1, unguarded) == [(N3, ActorLocated(ACTOR, "", N2, was_guarded=True))]
 
 
 def test_who_is_asked_for_an_actor_that_it_does_not_guard_says_so():

@@ -228,3 +228,15 @@ def test_whether_an_actor_is_gone_that_is_guarded_here_as_its_maker_is_says_the_
     desk.tell("gcs-0", ActorClaimed(MADE, AGAIN, is_held=True) if is_granted else ActorRefused(MADE, LIFE.birth))
     assert nested.has_made(MADE) == is_granted
     assert (MADE + FIRST_RETURN in nested.handles()) == is_granted
+
+
+@pytest.mark.parametrize("was_guarded", [False, True])
+def test_an_actor_that_had_a_backup_is_not_made_anew_when_both_its_nodes_are_lost(was_guarded):
+    """Callers have seen effects of its calls, which another one would not have."""
+    desk = GuardianDesk()
+    desk.tell(N1, LogCalls(ACTOR, 1, [], nested=[NestedAnswer(MADE, MADE, [])]))
+    desk.answer_shards()
+    nested = desk.scheduler.guards.guarded[ACTOR].copy.journal.nested
+    desk.tell("monitor", NodeLost(N1, "it was unplugged"))
+    desk.tell("gcs-0", ActorLocated(MADE, "", N1, was_guarded=was_guarded))
+    assert nested.has_made(MADE) == was_guarded

@@ -93,6 +93,22 @@ def test_a_call_of_an_actor_that_recovers_says_which_actor_is_lost_with_both_its
     assert not outcome.error, outcome.error
 
 
+@pytest.mark.parametrize("name, seeds", [("giver", (11, 18, 20)), ("maker", (3, 18))])
+def test_an_actor_that_is_lost_with_both_its_nodes_is_not_made_anew_without_its_state(name, seeds):
+    """Its maker, which runs its calls again, created it once more, and its other callers had no error."""
+    for seed in seeds:
+        outcome = sweep_program(name, seed=seed, **MIXTURES["nodes die"])
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("name", ["giver", "maker"])
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_actors_that_are_passed_on_by_their_maker_are_made_once(mixture, name):
+    for seed in range(1, 7):
+        outcome = sweep_program(name, seed=seed, **MIXTURES[mixture])
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
 def survives(name, seed, monkeypatch, probability=0.02):
     """No caller notices that a node dies, whatever else happens to processes and connections."""
     from zray.sim import recovery_programs

@@ -36,6 +36,9 @@ TASK_HELP = "A task with max_retries would be run again"
 def result_is_lost(object_id: bytes, options: TaskOptions) -> str:
     """Error text for the lost return of a task or an actor's call that may not run again."""
     limit = options.max_retries
+    if options.is_logged:  # another process gives it again, while a node has the actor's state
+        what = f"Object {object_id.hex()}, {ANSWER_IS_LOST} (a call of {options.method!r})"
+        return f"{what}.  Its actor cannot give it again: the other node with the actor's state is lost too."
     if limit > 0:
         option, what = "max_retries", f"its task {options.name!r}" if options.name else "its task"
         if options.actor_id:

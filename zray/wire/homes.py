@@ -103,13 +103,15 @@ class ActorLocated(Message, tag=routed(178, "gcs -> local")):
     """The home of the actor.
 
     An empty `node` means an unknown home, or a lost home, which `lost` then names.  `is_coming`: the actor is
-    re-created elsewhere.  A further answer will name the new home.
+    re-created elsewhere.  A further answer will name the new home.  `was_guarded`: a lost actor has had a backup node,
+    so effects of its calls may have been seen.
     """
 
     actor_id: ActorID
     node: Text
     lost: Text = ""
     is_coming: bool = False
+    was_guarded: bool = False
 
 
 class GuardActor(Message, tag=routed(185, "local -> local")):

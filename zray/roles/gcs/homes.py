@@ -10,6 +10,7 @@ lost node, no backup            dead: askers are told of the lost node
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 from msgspec import Struct
 
@@ -35,6 +36,7 @@ class Home(Struct, array_like=True, gc=False, eq=False, forbid_unknown_fields=Tr
     is_settled: bool
     guardian: str  # "": none
     is_killed: bool = False
+    was_guarded: bool = False  # it has had a backup, so others may have seen effects of its calls
 
 
 class ActorHomes:
@@ -59,7 +61,7 @@ class ActorHomes:
     def changes(self, actor_id: bytes, home: Home) -> None:
         """Keep the former record for a dump, before a change."""
         if self.frozen is not None and self.frozen.get(actor_id) is home:
-            self.frozen[actor_id] = Home(home.node, home.life, home.is_settled, home.guardian, home.is_killed)
+            self.frozen[actor_id] = copy(home)
 
     # --- claims ---
 
@@ -90,6 +92,7 @@ class ActorHomes:
         self.changes(actor_id, home)
         home.node, home.life, home.is_settled = node, life, message.is_settled
         home.guardian = "" if message.guardian in self._lost else message.guardian
+        home.was_guarded = home.was_guarded or bool(message.guardian)
         if sender == node and (life.term or home.guardian):
             is_held = self._is_held(actor_id + FIRST_RETURN)
             self._send(node, homes.ActorClaimed(actor_id, life, is_held, home.is_killed))
@@ -163,10 +166,11 @@ class ActorHomes:
                 self._send(asker, homes.ActorLocated(actor_id, "", home.node, is_coming=True))
         elif is_lost or home.is_settled:
             del self.askers[actor_id]
+            found = homes.ActorLocated(actor_id, home.node)
+            if is_lost:
+                found = homes.ActorLocated(actor_id, "", home.node, was_guarded=home.was_guarded)
             for asker in askers:
-                self._send(
-                    asker, homes.ActorLocated(actor_id, "" if is_lost else home.node, home.node if is_lost else "")
-                )
+                self._send(asker, found)
 
     # --- ends ---
 

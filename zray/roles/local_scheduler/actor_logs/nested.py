@@ -12,7 +12,8 @@ once, and each caller gets the same result.  So the answer is kept for as long a
 
 A nested actor that is made again is the same actor.  This node holds the handle as long as the process of the maker has
 a handle, and the guardian holds the handle too: the next process finds the actor.  A nested actor that has ended
-meanwhile is not made once more.  Only an actor lost with the very node of its maker is made again, with its calls.
+meanwhile is not made once more.  Only an actor lost with the very node of its maker, without a guardian, is made again,
+with its calls.
 
 Calls that the actor's threads make outside the actor's calls are not covered: their order in another run is unknown.
 """

@@ -124,7 +124,8 @@ class Routes:
         elif home and home != self.node.address:
             self.settle(route, home)
         elif message.lost:
-            self.node.logs.made_is_gone(route.actor_id, message.lost)
+            if not message.was_guarded:
+                self.node.logs.made_is_gone(route.actor_id, message.lost)
             reason = f" ({lost[message.lost]})" if message.lost in lost else ""
             self.fail_route(
                 route, gone_error(f"{route.in_words()} died: its node {where.host_of(message.lost)} is lost{reason}.")
