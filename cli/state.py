@@ -15,21 +15,22 @@ from typing import Any
 
 import click
 
+TIMES = ("start_time_ms", "states_ms")
 # Columns of tables, as (key, title), and those that --detail adds.
 COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "actors": (
         ("actor_id", "class_name", "name", "state", "node_id", "pid"),
-        ("ray_namespace", "job_id", "death_cause"),
+        ("ray_namespace", "job_id", "death_cause", *TIMES),
     ),
-    "jobs": (("job_id", "status", "type", "pid", "node_id"), ()),
-    "nodes": (("node_id", "node_name", "state", "resources_total"), ("node_ip", "labels", "state_message")),
+    "jobs": (("job_id", "status", "type", "pid", "node_id"), TIMES),
+    "nodes": (("node_id", "node_name", "state", "resources_total"), ("node_ip", "labels", "state_message", *TIMES)),
     "objects": (("object_id", "object_size", "state", "reference_type", "pid", "call_site"), ("node_id",)),
-    "placement-groups": (("placement_group_id", "name", "state", "strategy"), ("bundles",)),
+    "placement-groups": (("placement_group_id", "name", "state", "strategy"), ("bundles", *TIMES)),
     "tasks": (
         ("task_id", "name", "state", "node_id", "worker_pid", "error_type"),
         ("attempt_number", "actor_id", "start_time_ms", "phases_ms", "waits_ms", "parent_task_id", "error_message"),
     ),
-    "workers": (("worker_id", "worker_type", "pid", "node_id", "job_id"), ("actor_id",)),
+    "workers": (("worker_id", "worker_type", "pid", "node_id", "job_id"), ("actor_id", *TIMES)),
 }
 TITLES = {"node_id": "node", "job_id": "job", "actor_id": "actor", "task_id": "task", "worker_pid": "pid"}
 SUMMARIES = ("actors", "objects", "tasks")
@@ -73,7 +74,7 @@ def session(address: str | None) -> Iterator[Any]:
 def asker_of(state: Any, kind: str, detail: bool = False) -> Callable[..., list[Any]]:
     """The function that lists a kind of things."""
     found: Callable[..., list[Any]] = getattr(state, f"list_{kind.replace('-', '_')}")
-    if kind == "tasks" and detail:
+    if kind != "objects" and detail:
         return lambda **options: found(detail=True, **options)
     return found
 
@@ -82,7 +83,7 @@ def asker_of(state: Any, kind: str, detail: bool = False) -> Callable[..., list[
 @click.argument("kind", type=click.Choice(sorted(COLUMNS)), metavar="KIND")
 @click.option("--filter", "-f", "filters", multiple=True, metavar="KEY=VALUE", help="Rows to show; repeatable.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="Rows at most.")
-@click.option("--detail", is_flag=True, help="More columns; of tasks also times, and older tasks.")
+@click.option("--detail", is_flag=True, help="More columns, times, and older tasks.")
 @FORM
 @ADDRESS
 def list_(kind: str, filters: tuple[str, ...], limit: int, detail: bool, form: str, address: str | None) -> None:

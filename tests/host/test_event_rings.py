@@ -7,10 +7,10 @@ import pytest
 from zray.host.node import event_rings as module
 from zray.host.node.event_rings import EventRings, WaitRecords
 from zray.ids import return_id
-from zray.roles.work_effects import RecordFetch, RecordWait
+from zray.roles.work_effects import RecordChange, RecordFetch, RecordWait
 from zray.store.event_ring import EventRing, Kind, read_ring
 from zray.store.segment import event_rings_of, unlink_session
-from zray.wire.events import Stage
+from zray.wire.events import Stage, State, Thing
 
 SESSION = f"rings{os.getpid()}"
 
@@ -97,3 +97,15 @@ def test_node_without_memory_for_a_ring_goes_on(rings, monkeypatch):
     for _ in range(2):
         waits.wait("local", RecordWait(Stage.QUEUE, bytes(16), 1.0, 1.0, 2.0, 1, "f"))
     assert rings.read(1 << 30) == ([], 0)
+
+
+def test_reasons_leave_room_for_names_of_functions(rings):
+    waits = WaitRecords(SESSION)
+    for number in range(module.REASONS_MAX + 2):
+        waits.change("local", RecordChange(Thing.WORKER, b"1", State.DEAD, 1.0, "", f"reason {number}", 7))
+    waits.change("local", RecordChange(Thing.WORKER, b"1", State.DEAD, 2.0, "", "reason 0", 7))
+    waits.wait("local", RecordWait(Stage.QUEUE, bytes(16), 1.0, 1.0, 2.0, 1, "f"))
+    (data,), _ = rings.read(1 << 30)
+    found = [event.error for event in read_ring(data).events if event.kind == Kind.CHANGE]
+    assert found == [*(f"reason {number}" for number in range(module.REASONS_MAX)), "", "", "reason 0"]
+    assert read_ring(data).events[-1].name == "f"

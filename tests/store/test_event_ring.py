@@ -48,7 +48,7 @@ def test_record_is_read_as_it_was_written(ring):
     (event,) = found.events
     assert (found.pid, found.label, found.lost) == (os.getpid(), "worker 3", 0)
     times, words = (12.5, 12.75, 14.75, 15.0), ("Keeper.add", "OSError", Outcome.FAILED, 2, 7)
-    assert event == (Kind.CALL, TASK, *times, *words, 0, (), (), (), 0, "", 0, 0, 0)
+    assert event == (Kind.CALL, TASK, *times, *words, 0, (), (), (), 0, "", 0, 0, 0, 0, 0, 0)
 
 
 def test_waits_and_fetches_of_a_node_are_read_as_they_were_written(ring):
@@ -190,3 +190,15 @@ def test_closed_ring_takes_what_its_pages_hold(ring):
             ring.close()
         ring.add(Kind.TASK, TASK, float(number), float(number), float(number), float(number), 0)
     assert len(content(ring).events) == event_ring.STEP
+
+
+def test_change_of_state_is_read_as_it_was_written(ring):
+    ring.add(
+        Kind.CHANGE, TASK, 12.5, 4_000_000.0, 0.0, 0.0, ring.number_of("Keeper"), ring.number_of("killed"), 0, 4, 5
+    )
+    ring.add(Kind.CHANGE, TASK, 13.5, 0.0, 0.0, 0.0, 0, 0, 0, 1, 3)
+    first, second = content(ring).events
+    assert (first.kind, first.task_id, first.begin, first.pid) == (Kind.CHANGE, TASK, 12.5, 4_000_000)
+    assert (first.name, first.error, first.thing, first.state) == ("Keeper", "killed", 4, 5)
+    assert (second.name, second.error, second.thing, second.state, second.pid) == ("", "", 1, 3, 0)
+    assert (second.attempt, second.lane) == (0, 0)

@@ -2,7 +2,7 @@
 
 A node is a process of the trace, and a process of zray a thread in it.  Actors with several calls at once have further
 threads, and so have waits of tasks at the node.  Arrows lead from a task to the tasks that it submits, and to those
-that take its results.
+that take its results.  Changes of state of workers, actors and others are instants, in rows of their own.
 
 Source: Trace Event Format (Google, 2016); names and categories are those of Ray's timeline.
 """
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..host.client.event_log import ASYNC_LANE
 from ..store.event_ring import NODE_LABEL, Event, Kind, Outcome, RingContent
+from .state_changes import KINDS, Change, changes_of
 from .submissions import Submissions
 from .task_waits import PROCESS, TaskWait, TaskWaits, milliseconds, name_of
 
@@ -152,8 +153,15 @@ def trace_of(nodes: dict[str, list[RingContent]], left_out: int = 0) -> list[dic
     clocks = {node: min(ring.offset for ring in rings) for node, rings in nodes.items()}
     base = min(clocks.values(), default=0.0)
     offsets = {node: clock - base for node, clock in clocks.items()}  # small: seconds since 1970 have digits to lose
-    begins = [offsets[node] + event.begin for node, rings in nodes.items() for ring in rings for event in ring.events]
-    start = min(begins, default=0.0)
+    changes = changes_of(nodes)
+    begins = [
+        offsets[node] + event.begin
+        for node, rings in nodes.items()
+        for ring in rings
+        for event in ring.events
+        if event.kind != Kind.CHANGE
+    ]
+    start = min(begins, default=min((change.time - base for change in changes), default=0.0))
     trace = Trace()
     for node, rings in nodes.items():
         for ring in rings:
@@ -164,6 +172,7 @@ def trace_of(nodes: dict[str, list[RingContent]], left_out: int = 0) -> list[dic
         trace.name_process(number, f"node {node[:8]}")
         for ring in sorted(rings, key=lambda ring: (not ring.label.startswith("driver"), ring.label, ring.pid)):
             _add_ring(trace, number, ring, offsets[node] - start)
+    _add_changes(trace, changes, {node: number for number, node in enumerate(sorted(nodes), 1)}, base + start)
     _add_arrows(trace, [event for rings in nodes.values() for ring in rings for event in ring.events])
     lost = sum(ring.lost for rings in nodes.values() for ring in rings)
     facts = {
@@ -284,6 +293,33 @@ def _free_row(ends: list[int], begin: int, end: int, most: int = ROWS_MAX) -> in
     if len(ends) < most:
         ends.append(end)
     return len(ends) - 1
+
+
+def _add_changes(trace: Trace, changes: list[Change], numbers: dict[str, int], start: float) -> None:
+    """Add changes of state as instants, in a row for each kind of what has changed.
+
+    Of what was there before the start, the state at the start is shown.
+
+    Args:
+        numbers: of the processes of the trace, by node.
+        start: seconds since 1970.
+    """
+    before = {change.thing: change for change in changes if change.time < start}
+    standing = [change for change in before.values() if not change.is_final]
+    shown = [*standing, *(change for change in changes if change.time >= start)]
+    rows: dict[tuple[int, str], int] = {}
+    for change in sorted(shown, key=lambda change: ([*KINDS.values()].index(change.kind), change.time)):
+        pid = numbers.get(change.id) if change.kind == "node" else None
+        place = pid or numbers[change.node], change.kind
+        if place not in rows:
+            rows[place] = trace.new_thread(place[0], f"states of {change.kind}s")
+        args: dict[str, Any] = {"id": change.id, "state": change.state, "time": change.time}
+        args |= {key: value for key in ("name", "reason", "pid") if (value := getattr(change, key))}
+        name = f"{change.kind} {change.name or change.id[:16]}: {change.state}"
+        common = {"name": name, "cat": "state", "pid": place[0], "tid": rows[place]}
+        trace.events.append(
+            {"ph": "i", "s": "t", **common, "ts": max(_ns(change.time - start), 0) / 1000, "args": args}
+        )
 
 
 def _add_arrows(trace: Trace, events: Iterable[Event]) -> None:

@@ -193,6 +193,21 @@ class RecordFetch(Struct, gc=False):
     size: int
 
 
+class RecordChange(Struct, gc=False):
+    """Record that something enters a state (wire/events.py, Thing and State).
+
+    number: the id of an actor, a group or a program, or the number of a worker; b"": a node, which has a name alone.
+    """
+
+    thing: int
+    number: bytes
+    state: int
+    time: float
+    name: str
+    reason: str
+    pid: int = 0
+
+
 class SessionEnds(Local):
     """Host -> local scheduler: the session ends, so actors with shutdown code stop first.  Outcome:
     ActorsHaveStopped."""
@@ -215,4 +230,5 @@ WorkEffect = (
     | ReadHeads
     | RecordWait
     | RecordFetch
+    | RecordChange
 )

@@ -39,12 +39,14 @@ from ..roles.work_effects import (
     MemoryUse,
     ReadEvents,
     ReadHeads,
+    RecordChange,
     RecordFetch,
     RecordWait,
     StopWorkers,
     WatchMemory,
     WriteLine,
 )
+from ..wire.events import State, Thing
 from ..wire.message import Bulk
 from ..wire.objects import AbandonObject, AllocateObject
 from ..wire.session import Ack, Goodbye
@@ -361,6 +363,10 @@ class Node:
         """Check the times of a recorded fetch; nothing is kept."""
         assert 0 < effect.begin < effect.end and effect.size >= 0, effect
 
+    def _check_change(self, role: Role, effect: RecordChange) -> None:
+        """Check a recorded change of state; nothing is kept."""
+        assert effect.time >= 0 and effect.thing in list(Thing) and effect.state in list(State), effect
+
     def _stop_workers(self, role: Role, effect: StopWorkers) -> None:
         """Let workers continue, like a suspended node's: the worse case."""
 
@@ -474,6 +480,7 @@ PERFORM: dict[type, Any] = {
     WriteLine: lambda self, role, effect: None,
     RecordWait: Node._check_wait,
     RecordFetch: Node._check_fetch,
+    RecordChange: Node._check_change,
     ReadEvents: lambda self, role, effect: self.arrive("host", role.address, EventsRead(effect.request, [])),
     ReadHeads: lambda self, role, effect: None,
     StopWorkers: Node._stop_workers,

@@ -116,6 +116,9 @@ class Kind(IntEnum):
     # of the attempt that follows, if the tasks run again.
     STAGE = 12
     FETCH = 13  # of a value, to a node: `begin` to `end`, `read` is its bytes, `stored` its place
+    # Something enters a state at `begin`: the attempt says what, the lane the state (wire/events.py, Thing and State),
+    # `read` its pid; the id has its own, padded.  Its name may be none, and the error is the reason.
+    CHANGE = 14
 
 
 SIZED, LAST_KIND = frozenset((Kind.SIZE, Kind.FETCH)), max(Kind)
@@ -148,6 +151,7 @@ class Event(NamedTuple):
     unknown.  needs: what a wait has waited for.  wanted: how many of them.  request: resources of a run, as text; "":
     the default.  size, place: of a value in the store, or on its way to a node.  stage: what tasks have waited for;
     `read` is when the wait of the last one began.  attempt: 0 for a first run; of a wait, that of the run behind it.
+    thing, state, pid: of a change of state, what has entered which state; its id is in task_id, the reason in error.
     """
 
     kind: Kind
@@ -170,6 +174,9 @@ class Event(NamedTuple):
     size: int = 0
     place: int = 0
     stage: int = 0
+    thing: int = 0
+    state: int = 0
+    pid: int = 0
 
 
 class RingContent(NamedTuple):
@@ -244,6 +251,10 @@ class EventRing:
                 if found is None:
                     found = self._add_name(name)
         return found
+
+    def has(self, name: str) -> bool:
+        """Whether a name has a number."""
+        return name in self._numbers
 
     def _add_name(self, name: str) -> int:
         text = name.encode("utf-8", "replace")[:NAME_BYTES_MAX] or b"?"
@@ -355,6 +366,9 @@ def read_ring(data: bytes) -> RingContent | None:
         if not all(0 <= each <= SECONDS_MAX for each in times):  # a record that is being written
             continue
         begin, read, end, stored = times
+        if kind == Kind.CHANGE:
+            events.append(_change_of(data, place, texts))
+            continue
         plain, _, request = (texts[name] if name < len(texts) else texts[0]).partition(REQUEST_MARK)
         events.append(
             Event(
@@ -376,6 +390,16 @@ def read_ring(data: bytes) -> RingContent | None:
     lost = max(records[-1][0] + 1 - len(records), 0) if records else 0
     (since,) = WAIT.unpack_from(data, WAIT_AT)
     return RingContent(pid, offset, label, events, lost, since if 0 <= since <= SECONDS_MAX else 0.0)
+
+
+def _change_of(data: bytes, place: int, texts: Sequence[str]) -> Event:
+    """The record of a change of state."""
+    number, time, pid, _, _, name, error, _, _, thing, state, _ = RECORD.unpack_from(data, place)
+    called, reason = (texts[each] if 0 < each < len(texts) else "" for each in (name, error))
+    times = time, time, time, time
+    return Event(
+        Kind.CHANGE, number, *times, called, reason, Outcome.FINISHED, 0, 0, thing=thing, state=state, pid=int(pid)
+    )
 
 
 def _times_of(kind: int, begin: float, read: float, end: float, stored: float) -> tuple[float, float, float, float]:

@@ -56,12 +56,14 @@ class State(dict[str, Any]):
             raise AttributeError(f"There is no {name!r}; there are {', '.join(self)}.") from None
 
 
-def list_nodes(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
+def list_nodes(*, filters: Filters = None, limit: int = LIMIT, detail: bool = False, **ignored: Any) -> list[State]:
     """List the nodes of the session, also those that died or left.
 
     Args:
         filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
+        detail: whether times are added from the event records: start_time_ms, end_time_ms, states_ms (when each state
+            was entered last) and end_reason (None: not recorded). Default: False.
 
     Returns:
         Facts on each node: node_id, node_ip, node_name, state ("ALIVE" or "DEAD"), state_message, resources_total and
@@ -70,10 +72,11 @@ def list_nodes(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
     """
-    return _chosen(map(_node, nodes()), filters, limit)
+    rows: Iterable[State] = map(_node, nodes())
+    return _chosen(_detailed(rows, "node", "node_id") if detail else rows, filters, limit)
 
 
-def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
+def list_actors(*, filters: Filters = None, limit: int = LIMIT, detail: bool = False, **ignored: Any) -> list[State]:
     """List the actors of all programs of the session, dead ones last.
 
     Each node remembers the last 1,000 actors that died there; with a lost node its memory is gone.
@@ -81,6 +84,8 @@ def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) 
     Args:
         filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
+        detail: whether times are added from the event records: start_time_ms, end_time_ms, states_ms (when each state
+            was entered last) and end_reason (None: not recorded). Default: False.
 
     Returns:
         Facts on each actor: actor_id, class_name, name, ray_namespace, state ("ALIVE", "PENDING_CREATION",
@@ -89,7 +94,8 @@ def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
     """
-    return _chosen(map(_actor, _work().actors), filters, limit)
+    rows: Iterable[State] = map(_actor, _work().actors)
+    return _chosen(_detailed(rows, "actor", "actor_id") if detail else rows, filters, limit)
 
 
 def list_tasks(*, filters: Filters = None, limit: int = LIMIT, detail: bool = False, **ignored: Any) -> list[State]:
@@ -126,12 +132,14 @@ def list_tasks(*, filters: Filters = None, limit: int = LIMIT, detail: bool = Fa
     return _chosen(rows, filters, limit)
 
 
-def list_workers(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
+def list_workers(*, filters: Filters = None, limit: int = LIMIT, detail: bool = False, **ignored: Any) -> list[State]:
     """List the living worker and driver processes of the session.
 
     Args:
         filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
+        detail: whether times are added from the event records: start_time_ms, end_time_ms, states_ms (when each state
+            was entered last) and end_reason (None: not recorded). Default: False.
 
     Returns:
         Facts on each process: worker_id, worker_type ("WORKER", "DRIVER"), is_alive (True), pid, node_id, job_id and
@@ -140,7 +148,8 @@ def list_workers(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any)
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
     """
-    return _chosen(map(_worker, _work().workers), filters, limit)
+    rows: Iterable[State] = map(_worker, _work().workers)
+    return _chosen(_detailed(rows, "worker", "worker_id") if detail else rows, filters, limit)
 
 
 def list_objects(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
@@ -164,12 +173,16 @@ def list_objects(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any)
     return _chosen((row for fact in _objects() for row in _references(fact)), filters, limit)
 
 
-def list_placement_groups(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
+def list_placement_groups(
+    *, filters: Filters = None, limit: int = LIMIT, detail: bool = False, **ignored: Any
+) -> list[State]:
     """List the placement groups.
 
     Args:
         filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
+        detail: whether times are added from the event records: start_time_ms, end_time_ms, states_ms (when each state
+            was entered last) and end_reason (None: not recorded). Default: False.
 
     Returns:
         Facts on each group, as placement_group_table() has them.
@@ -177,15 +190,18 @@ def list_placement_groups(*, filters: Filters = None, limit: int = LIMIT, **igno
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
     """
-    return _chosen(map(State, placement_group_table().values()), filters, limit)
+    rows: Iterable[State] = map(State, placement_group_table().values())
+    return _chosen(_detailed(rows, "placement group", "placement_group_id") if detail else rows, filters, limit)
 
 
-def list_jobs(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
+def list_jobs(*, filters: Filters = None, limit: int = LIMIT, detail: bool = False, **ignored: Any) -> list[State]:
     """List the programs of the session.
 
     Args:
         filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
+        detail: whether times are added from the event records: start_time_ms, end_time_ms, states_ms (when each state
+            was entered last) and end_reason (None: not recorded). Default: False.
 
     Returns:
         Facts on each program: job_id, status ("RUNNING"), type ("DRIVER"), pid and node_id.
@@ -193,7 +209,8 @@ def list_jobs(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) ->
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
     """
-    return _chosen((_job(fact) for fact in _work().workers if fact.kind == "driver"), filters, limit)
+    rows: Iterable[State] = (_job(fact) for fact in _work().workers if fact.kind == "driver")
+    return _chosen(_detailed(rows, "job", "job_id") if detail else rows, filters, limit)
 
 
 def get_node(id: str, **ignored: Any) -> State | None:
@@ -293,6 +310,13 @@ def _summary(rows: list[State], key: str, total: str, by: str) -> dict[str, Any]
         counts = summary.setdefault(row[key], {key: row[key], "state_counts": {}})["state_counts"]
         counts[row.state] = counts.get(row.state, 0) + 1
     return {"cluster": {"summary": summary, total: len(rows), "summary_by": by}}
+
+
+def _detailed(rows: Iterable[State], kind: str, key: str) -> Iterable[State]:
+    """The rows with times from the event records."""
+    from .state_times import with_states
+
+    return map(State, with_states([*rows], kind, key))
 
 
 def _node(fact: dict[str, Any]) -> State:

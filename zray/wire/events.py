@@ -33,6 +33,39 @@ class Stage(IntEnum):
     PACKAGES = 8  # likewise, a process with the packages of its environment
 
 
+class Thing(IntEnum):
+    """What enters a state."""
+
+    NODE = 1
+    WORKER = 2
+    JOB = 3
+    ACTOR = 4
+    GROUP = 5
+
+
+class State(IntEnum):
+    """A state of an actor, a worker, a program, a placement group or a node."""
+
+    PENDING = 1  # it waits for a place or a process
+    STARTING = 2  # its process, or its constructor
+    ALIVE = 3
+    RESTARTING = 4
+    DEAD = 5
+    RUNNING = 6  # a program
+    FINISHED = 7
+    DRAINING = 8  # a node that is to leave
+    DRAINED = 9
+    SUSPENDED = 10  # a node that does not hear the head
+    CREATED = 11  # a group: its bundles are on their nodes
+    RESCHEDULING = 12
+    UNSCHEDULABLE = 13
+    REMOVED = 14
+
+
+# States that nothing leaves.
+FINAL = frozenset((State.DEAD, State.FINISHED, State.REMOVED, State.DRAINED))
+
+
 class EventRingFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """The ring of a process, as store/event_ring.py writes it; or a page of metrics, as store/metric_page.py does."""
 

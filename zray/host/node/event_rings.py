@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import deque
 
 from ...ids import TASK_ID_BYTES
-from ...roles.work_effects import RecordFetch, RecordWait
+from ...roles.work_effects import RecordChange, RecordFetch, RecordWait
 from ...store.event_ring import ATTEMPT_MAX, NODE_LABEL, RECORDS_AT, EventRing, Kind, place_of, reserved_bytes
 from ...store.segment import event_ring_name, event_rings_of, read_start, unlink
 
 # Bytes of the copies that are kept of ended processes; the oldest go.
 COPIES_BYTES_MAX = 16 << 20
+# Reasons of changes of state that are named; they take a quarter of the room for names.
+REASONS_MAX = 128
 
 
 class EventRings:
@@ -49,16 +51,17 @@ class EventRings:
         return found, left_out
 
 
-_STAGE, _FETCH = int(Kind.STAGE), int(Kind.FETCH)  # writers do not wait for an enum
+_STAGE, _FETCH, _CHANGE = int(Kind.STAGE), int(Kind.FETCH), int(Kind.CHANGE)  # writers do not wait for an enum
 
 
 class WaitRecords:
-    """Writes records of waits at this node into a ring of its process, which is made for the first of them."""
+    """Writes records of waits and of changes of state into a ring of the node's process, made for the first of them."""
 
     def __init__(self, session: str) -> None:
         self.session = session
         self.ring: EventRing | None = None
         self.has_failed = False
+        self.reasons = 0  # different ones that have a place among the names
 
     def wait(self, role: str, effect: RecordWait) -> None:
         """RecordWait."""
@@ -73,6 +76,23 @@ class WaitRecords:
             place = float(place_of(effect.object_id))
             task_id = effect.object_id[:TASK_ID_BYTES]
             ring.add(_FETCH, task_id, effect.begin, float(effect.size), effect.end, place, 0)
+
+    def change(self, role: str, effect: RecordChange) -> None:
+        """RecordChange."""
+        if ring := self.ring or self._new_ring():
+            name = ring.number_of(effect.name) if effect.name else 0
+            reason = self._reason(ring, effect.reason) if effect.reason else 0
+            thing = effect.number.ljust(TASK_ID_BYTES, b"\0")
+            times = effect.time, float(effect.pid), 0.0, 0.0
+            ring.add(_CHANGE, thing, *times, name, reason, 0, effect.thing, effect.state)
+
+    def _reason(self, ring: EventRing, reason: str) -> int:
+        """The number of a reason; 0: too many others have a place, and names of functions need theirs."""
+        if not ring.has(reason):
+            if self.reasons >= REASONS_MAX:
+                return 0
+            self.reasons += 1
+        return ring.number_of(reason)
 
     def _new_ring(self) -> EventRing | None:
         if not self.has_failed:

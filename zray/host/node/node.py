@@ -30,6 +30,7 @@ from ...roles.monitor import Monitor
 from ...roles.object_manager import ObjectManager
 from ...store.segment import Segment, SegmentCutError, segment_name
 from ...wire import gcs, hosts, scheduling
+from ...wire.events import State
 from ...wire.listing import HEAD_BYTES
 from ...wire.message import Bulk
 from ..client.event_log import VARIABLE as EVENTS_VARIABLE
@@ -111,9 +112,12 @@ class Node:
         # Inherited open: it shows the end of the starting process, even if that came first.
         if self.driver_pid or options.get("is_bound"):
             self.reactor.watch(DRIVER_DESCRIPTOR, self.doorman.starter_ended)
+        self.local.now = time.monotonic()
         self.local.pool.prestart()
         if self.membership is not None:
             self._take_part(self.membership)
+        else:
+            self.local.changes.node_is(State.ALIVE)
         self.reactor._perform(self.local.address, self.local.take_effects())
         session.write_info(self._info())
         self._describe_logs(options["program"])
@@ -360,6 +364,7 @@ class Node:
             work_effects.ReadHeads: self._read_heads,
             work_effects.RecordWait: self.waits.wait,
             work_effects.RecordFetch: self.waits.fetch,
+            work_effects.RecordChange: self.waits.change,
             work_effects.WriteLine: lambda role, effect: self.log(effect.text),
             **dict.fromkeys(effects.OUTPUT_EFFECTS, self._output),
             effects.MeetHost: self._meet_host,

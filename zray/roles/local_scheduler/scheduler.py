@@ -37,6 +37,7 @@ from msgspec.structs import replace
 
 from ...wire import objects as objects_wire
 from ...wire import scheduling, tasks, where
+from ...wire.events import State
 from ...wire.task_spec import StoredValue
 from .. import effects
 from ..kept import Latest
@@ -77,6 +78,7 @@ from .objects.spilling import Spilling
 from .objects.table import ObjectEntry, ObjectTable
 from .objects.undoing import Undoing
 from .objects.waits import Waits
+from .reporting.changes import Changes
 from .reporting.events import Events
 from .reporting.hung import HungTasks
 from .reporting.listing import Ended, Listings
@@ -176,7 +178,7 @@ class LocalScheduler(Role):
         self.flights = Flights(self)
         self.drain = Drain(self)
         self.explanations, self.listings, self.ended = Explanations(self), Listings(self), Ended(self)
-        self.events, self.code = Events(self), JobCode(self)
+        self.events, self.changes, self.code = Events(self), Changes(self), JobCode(self)
         self.output, self.notices, self.hung = Output(self), Notices(self), HungTasks(self)
         self.small_values = SmallValues(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
@@ -207,7 +209,9 @@ class LocalScheduler(Role):
         if job is None:
             job = self.jobs[message.job_id] = Job(message.job_id, replace(message.facts, home=self.address))
         process = Process(message.process, message.kind, message.pid, job)
-        job.driver = job.driver or process
+        if job.driver is None:
+            job.driver = process
+            self.changes.job(job, State.RUNNING)
         self.processes[message.process] = process
         if self.small_values.are_many:
             self.small_values.tell(process)
@@ -222,6 +226,7 @@ class LocalScheduler(Role):
         job = process.job
         self.forget_process(process)
         if process is job.driver:
+            self.changes.job(job, State.FINISHED)
             self.ended_jobs[job.job_id] = self.address  # one that went up may come down here again
             self.end_job(job)
             self.function_table.job_ended(job.job_id)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...api.run_records import RunRecord
+from ...api.state_changes import changes_of
 from ...store.event_ring import Outcome
 from .critical_path import Path, critical_path
 from .findings import Facts, findings_of, headline, text_of
@@ -24,6 +25,9 @@ DRAWN_MAX = 200_000
 WAITS_MAX = 50_000
 STEPS_MAX = 300
 BINS = 400
+# Changes of state in the table.  Beyond that, actors and workers go first, and of them those that went well.
+CHANGES_MAX = 1_000
+MANY, SMOOTH = frozenset(("actor", "worker")), frozenset(("PENDING", "STARTING", "ALIVE"))
 ON_PATH = 4  # added to the outcome of a run
 ATTEMPT, ATTEMPT_MAX = 8, 31  # the number of its attempt is added in units of this
 
@@ -52,6 +56,7 @@ def content_of(record: RunRecord) -> dict[str, Any]:
         "functions": [each._asdict() for each in facts.functions],
         "path": _path(facts.path, runs),
         "memory": memory,
+        "changes": _changes(record, runs),
         **_columns(runs, facts),
     }
 
@@ -163,6 +168,18 @@ def _path(path: Path, runs: Runs) -> dict[str, Any]:
         ],
         "line": [[step.begin, step.end, _row(step, runs)] for step in steps],
     }
+
+
+def _changes(record: RunRecord, runs: Runs) -> list[list[Any]]:
+    """Changes of state in the order of time; of very many, those that say most."""
+    found = changes_of(record.rings)
+    own = [change for change in found if 0 <= change.time - runs.start <= runs.end or change.kind == "node"]
+    if len(own) > CHANGES_MAX:
+        own = sorted(own, key=lambda change: (change.kind in MANY, change.state in SMOOTH))[:CHANGES_MAX]
+    return [
+        [round(max(each.time - runs.start, 0.0), 6), each.kind, each.name or each.id, each.state, each.reason, each.pid]
+        for each in sorted(own, key=lambda change: change.time)
+    ]
 
 
 def _row(step: Any, runs: Runs) -> int:

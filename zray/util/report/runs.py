@@ -149,7 +149,11 @@ def runs_of(
     clocks = {node: min(ring.offset for ring in rings) for node, rings in nodes.items() if rings}
     if start is None:
         begins = (
-            clocks[node] + event.begin for node, rings in nodes.items() for ring in rings for event in ring.events
+            clocks[node] + event.begin
+            for node, rings in nodes.items()
+            for ring in rings
+            for event in ring.events
+            if event.kind != Kind.CHANGE
         )
         start = min(begins, default=0.0)
     shifts = {node: clock - start for node, clock in clocks.items()}

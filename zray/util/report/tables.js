@@ -147,6 +147,15 @@ fill(
     rowOf([stepName(kind, name), seconds(begin), seconds(end - begin), element("td", id.slice(0, 32), "mono")]))
 );
 
+by("changes-section").hidden = !data.changes.length;
+by("changes-count").textContent = count(data.changes.length) + " changes of nodes, workers, programs, actors and placement groups";
+fill(
+  by("changes"), ["what", "at", "state", "pid", "why"],
+  data.changes.map(([at, kind, name, state, reason, pid]) =>
+    rowOf([element("td", kind + " " + name.slice(0, 32), "words"), seconds(at),
+      element("td", state.toLowerCase(), state === "DEAD" && kind !== "job" ? "bad" : ""), pid ? String(pid) : "", element("td", reason, "words")]))
+);
+
 const COLUMNS = [
   ["name", "function", null], ["runs", "runs", count], ["total", "total", seconds], ["mean", "mean", seconds],
   ["p50", "p50", seconds], ["p99", "p99", seconds], ["longest", "max", seconds],

@@ -160,6 +160,7 @@ class Calls:
     def want_worker(self, actor: Actor, state: ActorState, *, may_leave: bool = True) -> None:
         """Start the actor locally, or on another node if there is no room now."""
         actor.state = state
+        self.node.changes.actor(actor)
         actor.lacks_a_worker(alone=False)
         self.node.stages.begins(actor.creation)
         self.node.code.lasts(actor)
@@ -274,6 +275,7 @@ class Calls:
         worker.moves(node.now)
         actor.worker, actor.pid = worker, worker.process.pid if worker.process is not None else 0
         actor.state = ActorState.STARTING
+        node.changes.actor(actor)
         spec, names = actor.creation.spec, node.resources.gpus.names_of(gpus)
         functions = node.dispatch.batches.functions_for(worker.host or worker, [spec])
         node.function_table.keep(actor)
@@ -297,6 +299,7 @@ class Calls:
         if actor is None or actor.worker is None or actor.worker.address != self.node.sender:
             return
         actor.state, actor.down_since, actor.has_shutdown = ActorState.ALIVE, None, message.has_shutdown
+        self.node.changes.actor(actor)
         if actor.shipping is not None:
             actor.shipping.answers.made_again((*actor.journal.calls, *actor.journal.reads.specs()))
             actor.items.made_again(actor.journal.calls)

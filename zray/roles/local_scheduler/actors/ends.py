@@ -174,6 +174,7 @@ class ActorEnds:
             self.node.pool.happened(actor.worker, "stops")
             self.stop(actor, actor.worker)
             actor.state = ActorState.DEAD
+            self.node.changes.actor(actor, reason)
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
             self.bury(actor, died(actor.options, f"has ended: {reason}"))
 
@@ -262,10 +263,13 @@ class ActorEnds:
         node.keeping.actor_ended(actor.actor_id)
         if self.node.calls.wanting.pop(actor.actor_id, None) is not None and is_placed_here:
             self.node.calls.promise(actor.options, -1)
+        is_new = was_named and actor.state != ActorState.DEAD
         actor.state = ActorState.DEAD
         actor.death = error
         if was_named:
-            node.ended.actor_ended(actor)
+            fact = node.ended.actor_ended(actor)
+            if is_new:
+                node.changes.actor(actor, fact.death)
         node.calls.creation_done(actor, error)
         spec = actor.creation.spec
         node.objects.drop_all((*spec.deps, *spec.holds))
@@ -361,6 +365,7 @@ class ActorEnds:
                 self.stop(actor, actor.worker)
                 actor.killed = "its session has ended"
                 actor.state = ActorState.DEAD
+                self.node.changes.actor(actor, actor.killed)
         for address in list(self.stopping):
             self.waits_for(self.node.pool.workers[address])
         self._look()

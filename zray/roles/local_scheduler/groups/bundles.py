@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ....exceptions import encode_system_error
 from ....wire.amounts import is_enough
 from ....wire.bundles import sum_of
+from ....wire.events import State
 from ....wire.groups import BundlesPrepared, CommitBundles, PrepareBundles, ReturnBundles, bundle_name, plain_name
 from ....wire.task_spec import ActorOptions
 from ....wire.where import Where
@@ -87,6 +88,7 @@ class Bundles:
         for bundle in self.of_group(message.group_id):
             if bundle.trip == message.trip:
                 bundle.is_committed = True
+        self.node.changes.group(message.group_id, State.CREATED)
         self.node.dispatch.is_dirty = True
         self.node.calls.wanting_worker_changed()
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from ....ids import group_name_key
 from ....wire import groups as wire
 from ....wire.bundles import plan, sum_of, why_never
+from ....wire.events import State
 from ....wire.limits import ITEMS_MAX
 from ....wire.where import nobody_can
 from ...role import on
@@ -105,6 +106,7 @@ class Keeping:
         kept = self.kept.pop(group_id, None)
         self.later.pop(group_id, None)
         self._is_nobodys(group_id)
+        node.changes.group(group_id, State.REMOVED, kept.spec.name if kept is not None else "", message.reason)
         if kept is not None and node.members.peers:
             spec, places = kept.spec, kept.places
             bundles = [(place, amounts) for place, amounts in zip(places, spec.bundles, strict=True) if place]
@@ -164,6 +166,7 @@ class Keeping:
             return
         is_again = group_id in self.kept
         kept = self.kept[group_id] = Kept(group_id, fact.spec, list(fact.places), message.trip, message.job_id)
+        node.changes.group(group_id, State.RESCHEDULING if any(fact.places) else State.PENDING, fact.spec.name)
         if is_again:
             self._ask_later(group_id)
         else:
@@ -232,6 +235,7 @@ class Keeping:
         elif message.reason and not self._is_patient(kept) and self.node.now - self.changed_at >= NEWS_SECONDS:
             text = self._never(kept, message.reason)
             self.node.send(shard, wire.GiveUpGroup(message.group_id, message.trip, text))
+            self.node.changes.group(message.group_id, State.UNSCHEDULABLE, kept.spec.name, text)
         else:
             job = self.node.jobs.get(kept.job_id)
             if message.reason and job is not None and self._is_patient(kept):

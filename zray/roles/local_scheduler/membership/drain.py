@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ....wire import drains, gcs
+from ....wire.events import State
 from ....wire.homes import GuardianLeaves, HoldCalls
 from ....wire.where import Where
 from ...role import on
@@ -212,6 +213,7 @@ class Drain:
         """DrainNode; a repeat changes nothing."""
         if not self.is_on:
             self.is_on = True
+            self.node.changes.node_is(State.DRAINING)
             self.node.dispatch.is_dirty = True
             self.step()
 
@@ -279,6 +281,7 @@ class Drain:
             self._ask_all()
         if not waits_for and self.silent is not None and not self.silent:
             self.is_done = True
+            self.node.changes.node_is(State.DRAINED)
         self._report(waits_for)
 
     def _look_again(self) -> None:

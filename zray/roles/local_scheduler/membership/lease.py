@@ -45,6 +45,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....wire import gcs, reasons
+from ....wire.events import State
 from ...effects import HeadChanged, HostProbed
 from ...role import Handlers, Later
 from ...work_effects import HearAgain, HoldBack, StopWorkers
@@ -212,6 +213,7 @@ class Suspension:
             meanwhile: Handlers = {kind: self.handlers[kind] for kind in HEARD}
             meanwhile |= {gcs.NodeLost: self.on_node_lost, HeadChanged: self.on_head_changed, Later: self.on_later}
             self.node.handlers = _Meanwhile(meanwhile, self.keep)
+            self.node.changes.node_is(State.SUSPENDED, self.node.members.silence())
             self.node.perform(HoldBack(True))
             self.node.perform(StopWorkers(True))
 
@@ -221,6 +223,7 @@ class Suspension:
         node, kept = self.node, self.kept
         self.kept = []
         node.handlers = self.handlers
+        node.changes.node_is(State.ALIVE)
         node.perform(HearAgain(kept))
         node.perform(StopWorkers(False))
         node.perform(HoldBack(False))

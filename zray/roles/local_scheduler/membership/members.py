@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ....wire import gcs, groups, hosts, task_spec
 from ....wire.amounts import STORE_MEMORY
+from ....wire.events import State
 from ....wire.message import Message
 from ...effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from ...replica_effects import ShardStalled
@@ -71,6 +72,7 @@ class Members:
         self.lease.head_wait = head_wait
         self.facts = (kind, endpoint, public_key)
         self.hostname = hostname
+        self.node.changes.node_is(State.ALIVE)
         self._register()
         self.report()
 
@@ -217,6 +219,7 @@ class Members:
         if message.node in self.node.recovery.lost:
             return  # the former head's own, or told again by a monitor that cannot know that we were told
         self._forget_node(message)
+        self.node.changes.node_is(State.DRAINED if message.is_drained else State.DEAD, message.reason, message.node)
         self.node.perform(ForgetHost(message.node, message.reason))
 
     @on(HeadChanged)
@@ -267,6 +270,7 @@ class Members:
         """Fence the local node, no longer a member: its work must stop, because other nodes repeat the work."""
         if not self.is_fenced:
             self.is_fenced = True
+            self.node.changes.node_is(State.DEAD, reason)
             spared = self.node.ends.spared()
             for address in self.node.pool.workers:
                 if address not in spared:

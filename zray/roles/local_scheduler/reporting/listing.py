@@ -110,11 +110,12 @@ class Ended:
         """Keep the name of a function that leaves the node's table."""
         self.names[function.function_id] = function.name
 
-    def actor_ended(self, actor: Actor) -> None:
-        """Record an actor that is dead for good."""
+    def actor_ended(self, actor: Actor) -> ActorFact:
+        """Record an actor that is dead for good, and return the facts on it."""
         fact = self.node.listings.fact_of(actor)
         self.actors.pop(actor.actor_id, None)  # the youngest of one that was made anew
         self.actors[actor.actor_id] = fact
+        return fact
 
     def tasks(self) -> Iterator[TaskFact]:
         """Yield ended tasks, failed ones first, each latest first."""

@@ -33,6 +33,7 @@ from msgspec.structs import replace
 
 from ....wire.amounts import name_of
 from ....wire.environment import Environment
+from ....wire.events import State
 from ....wire.scheduling import JobFacts
 from ....wire.task_spec import RESOURCE_UNIT
 from ....wire.tasks import JobStarted
@@ -127,7 +128,8 @@ class WorkerPool:
     def _start(self, packages: str = "") -> None:
         self.started_count += 1
         address = f"{self.prefix}{self.started_count}"
-        self.workers[address] = Worker(address, self.started_count, self.node.now, packages)
+        worker = self.workers[address] = Worker(address, self.started_count, self.node.now, packages)
+        self.node.changes.worker(worker, State.STARTING)
         self.starting[packages] += 1
         self.has_packages |= bool(packages)
         self.node.perform(effects.StartWorker(address, self.started_count, packages))
@@ -206,6 +208,7 @@ class WorkerPool:
         self.failures = 0
         worker.process = Process(message.process, "worker", message.pid, Job(b"", JobFacts()))  # nobody's yet
         worker.process.worker = worker
+        self.node.changes.worker(worker, State.ALIVE, pid=message.pid)
         self.node.processes[message.process] = worker.process
         if self.node.small_values.are_many:
             self.node.small_values.tell(worker.process)
@@ -218,6 +221,7 @@ class WorkerPool:
         if worker is None:
             return
         self.happened(worker, "exits")
+        self.node.changes.worker(worker, State.DEAD, message.reason)
         if message.is_unfit:
             self._give_up(worker.packages, "RuntimeEnvSetupError", message.reason)
         else:
@@ -382,6 +386,7 @@ class WorkerPool:
             return
         is_in_order = worker.state == STOPPING
         self.happened(worker, "exits")
+        node.changes.worker(worker, State.DEAD, message.cause, message.pid)
         if worker.process is None:
             log = "".join(f"\n  | {line}" for line in message.log)
             self._start_ended_badly(worker, f"A worker process died before it was ready: {message.cause}{log}")
