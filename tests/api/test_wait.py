@@ -78,6 +78,11 @@ def test_nothing_to_wait_for():
     assert zray.wait([]) == ([], [])
 
 
+@zray.remote
+def numbers(count):
+    yield from range(count)
+
+
 def test_wait_refuses_what_makes_no_sense():
     ref, other = zray.put(1), zray.put(2)
     with pytest.raises(TypeError):
@@ -91,6 +96,19 @@ def test_wait_refuses_what_makes_no_sense():
         zray.wait([ref, ref])
     with pytest.raises(ValueError):
         zray.wait([ref], timeout=-1)
+    with pytest.raises(ValueError):
+        zray.wait([], timeout=-1)
+
+
+@pytest.mark.parametrize("timeout, kind", [(-1, ValueError), (float("nan"), ValueError), ("1", TypeError)])
+def test_wait_for_generators_takes_the_same_timeouts_as_for_refs(timeout, kind):
+    generator = numbers.remote(2)
+    for things in ([generator], [generator, zray.put(1)]):
+        with pytest.raises(kind):
+            zray.wait(things, timeout=timeout)
+    with pytest.raises(TypeError):
+        zray.wait([generator], num_returns=1.0)
+    assert zray.wait([generator], timeout=10) == ([generator], [])
 
 
 def test_one_at_a_time_until_all_are_done():

@@ -6,12 +6,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Generator
+from numbers import Integral
 from typing import Any, Generic, NoReturn, TypeVar
 
 from ..exceptions import ZrayError
 from ..host import context
 from ..ids import item_id, task_of
 from ..object_ref import ObjectRef
+from ..options.checks import check_timeout
 from ..store.values import deserialize, is_error
 
 T_co = TypeVar("T_co", covariant=True)
@@ -186,13 +188,15 @@ def wait_for_any(
 
     A generator at its end is ready until `next` has raised StopIteration: loops learn by that to leave it out.
     """
+    if type(num_returns) is not int and not isinstance(num_returns, Integral):
+        raise TypeError(f"num_returns must be an int, not {type(num_returns).__name__}.")
     if not 0 < num_returns <= len(things):
         raise ValueError(
             f"wait() for {num_returns} of {len(things)} refs and generators: num_returns is from 1 to {len(things)}."
         )
     if len(set(map(id, things))) < len(things):
         raise ValueError("wait() takes different refs and generators: one is there twice.")
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = None if timeout is None else time.monotonic() + check_timeout(timeout)
     while True:
         late, awaited = [], []
         for thing in things:

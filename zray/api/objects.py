@@ -147,6 +147,8 @@ def wait(
         if generators is not None and generators.are_among(object_refs):
             return generators.wait_for_any(object_refs, num_returns, timeout, fetch_local)  # type: ignore[no-any-return]
         check_wait(object_refs)
+    if timeout is not None:
+        check_timeout(timeout)
     count = len(object_refs)
     if not count:
         return [], []
@@ -154,8 +156,6 @@ def wait(
         raise TypeError(f"num_returns must be an int, not {type(num_returns).__name__}.")
     if num_returns <= 0 or num_returns > count:
         raise ValueError(f"wait() for {num_returns} of {count} refs: num_returns must be from 1 to {count}.")
-    if timeout is not None:
-        check_timeout(timeout)
     runtime = require_runtime(object_refs)
     client = runtime.client
     if num_returns == 1:
