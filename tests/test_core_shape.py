@@ -129,6 +129,7 @@ ADDED = {
     "unread items of generators that were left": {"code lines": 6, "statements": 6, "lines of imports": 1},
     "actors lost with both their nodes": {"code lines": 10, "statements": 10, "lines of imports": 1},
     "changes of state in event records": {"files": 1, "code lines": 138, "statements": 109, "lines of imports": 17},
+    "futures that are settled once": {"code lines": 9, "statements": 5, "lines of imports": 2},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -123,3 +123,13 @@ def test_task_that_took_too_long_in_wait_for_is_cancelled_on_request(gate, tally
             await ref
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("outcome", ["set_result", "set_exception"])
+def test_future_that_is_cancelled_while_its_outcome_arrives_stays_cancelled(outcome, gate, tally):
+    """The thread that receives had looked before: its traceback was in the program's output."""
+    future = work.remote(gate, tally).future()
+    future._give_up()
+    getattr(future, outcome)(ValueError("late"))
+    assert future.cancelled()
+    gate.open()

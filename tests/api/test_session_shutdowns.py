@@ -168,3 +168,45 @@ def pid_of(actor):
         return zray.get(actor.pid.remote(), timeout=30)
     except zray.exceptions.ActorUnavailableError:
         return 0
+
+
+@pytest.mark.parametrize("end", ["zray.shutdown()", "zray.kill(actor)", "del actor, drawer"])
+def test_who_awaits_items_when_their_session_or_actor_ends_has_one_error_and_no_traceback(end, tmp_path):
+    """The wait for an item is one for the end of its generator too, and had the error twice."""
+    done = run_script(
+        tmp_path,
+        f"""
+        import asyncio, time, zray
+        zray.init(num_cpus=2)
+        @zray.remote
+        class Source:
+            async def items(self):
+                yield 1
+                await asyncio.sleep(100)
+        @zray.remote
+        class Drawer:
+            async def draw(self, source):
+                async for ref in source.items.remote():
+                    await ref
+        async def draw(source, arrived):
+            async for ref in source.items.remote():
+                await ref
+                arrived.set()
+        async def main():
+            actor, arrived = Source.remote(), asyncio.Event()
+            drawer = Drawer.remote()
+            drawer.draw.remote(actor)
+            drawing = asyncio.ensure_future(draw(actor, arrived))
+            await arrived.wait()
+            {end}
+            if "del" in {end!r}:
+                drawing.cancel()
+            (error,) = await asyncio.gather(drawing, return_exceptions=True)
+            print(type(error).__name__)
+        asyncio.run(main())
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    name = {"zray.shutdown()": "ClusterLostError", "zray.kill(actor)": "ActorDiedError"}.get(end, "CancelledError")
+    assert done.stdout.split() == [name]
+    assert "Traceback" not in done.stderr and "InvalidStateError" not in done.stderr, done.stderr

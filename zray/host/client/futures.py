@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import ClusterLostError
@@ -145,9 +146,8 @@ class Futures:
             self.waiting.clear()
             self.began.clear()
             self.thread = None
-        for futures in lost.values():
-            for future in futures:
-                settle(future.set_exception, error)
+        for future in dict.fromkeys(chain.from_iterable(lost.values())):  # an arrival waits for several objects
+            settle(future.set_exception, error)
 
     def close(self) -> None:
         """Fail the remaining futures at the end of the session."""

@@ -9,7 +9,8 @@ The node decides: no task that has begun is interrupted.  `zray.cancel(ref)` int
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, PENDING
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,19 @@ class RefFuture(Future[Any]):
         """Set the error of the task; that it is cancelled is no error where this future has asked for it."""
         if self.was_asked and isinstance(exception, TaskCancelledError):
             self._give_up()
-        elif not self.cancelled():
-            super().set_exception(exception)
+        else:
+            self._set(super().set_exception, exception)
+
+    def set_result(self, result: Any) -> None:
+        """Set the value, unless the future is cancelled."""
+        self._set(super().set_result, result)
+
+    def _set(self, set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        try:
+            set_outcome(outcome)
+        except InvalidStateError:  # the caller's thread has cancelled it a moment ago
+            if not self.cancelled():
+                raise
 
     def _give_up(self) -> None:
         """Become cancelled, once: the caller's thread and the receiving thread may both say so."""
