@@ -232,3 +232,67 @@ def test_handles_that_are_passed_on_keep_the_groups(session):
 def test_groups_and_checkpoints_exclude_each_other(session):
     with pytest.raises(ValueError, match="concurrency_groups"):
         zray.remote(Meter).options(concurrency_groups={"io": 1}, checkpoint_interval=1).remote()
+
+
+class Stages:
+    """Words of calls, in their order."""
+
+    def __init__(self):
+        self.words = []
+
+    def said(self):
+        return self.words
+
+
+@zray.remote
+class AsyncItems(Stages):
+    @zray.method(concurrency_group="one")
+    async def items(self, holds):
+        try:
+            for number in range(1_000_000):
+                yield threading.Lock() if number and holds == "an error" else number
+                if not holds:
+                    await asyncio.sleep(0.001)
+        finally:
+            self.words.append("begun")
+            await asyncio.sleep(0.1)
+            self.words.append("ended")
+
+    @zray.method(concurrency_group="one")
+    async def behind(self):
+        self.words.append("behind")
+
+
+@zray.remote
+class ThreadedItems(Stages):
+    @zray.method(concurrency_group="one")
+    def items(self, holds):
+        try:
+            for number in range(1_000_000):
+                yield threading.Lock() if number and holds == "an error" else number
+        finally:
+            self.words.append("begun")
+            threading.Event().wait(0.1)
+            self.words.append("ended")
+
+    @zray.method(concurrency_group="one")
+    def behind(self):
+        self.words.append("behind")
+
+
+@pytest.mark.parametrize(
+    "holds, ends", [("", "cancel"), ("", "del"), ("draws", "cancel"), ("draws", "del"), ("an error", "by itself")]
+)
+@pytest.mark.parametrize("actor_class", [AsyncItems, ThreadedItems])
+def test_generator_has_its_slot_until_its_finally_has_run(session, actor_class, holds, ends):
+    """Also one that is held back at its `yield`, or whose item cannot be pickled."""
+    actor = actor_class.options(concurrency_groups={"one": 1}, max_concurrency=2).remote()
+    items = actor.items.options(max_buffered=1 if holds == "draws" else None).remote(holds)
+    zray.get(next(items))
+    behind = actor.behind.remote()
+    if ends == "cancel":
+        zray.cancel(items)
+    elif ends == "del":
+        del items
+    zray.get(behind, timeout=20)
+    assert zray.get(actor.said.remote()) == ["begun", "ended", "behind"]

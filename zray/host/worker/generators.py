@@ -227,6 +227,11 @@ async def run_async_generator(worker: Worker, spec: TaskSpec, made: AsyncIterato
             sender.send(item)
             if sender.max_buffered:
                 await asyncio.get_running_loop().run_in_executor(None, sender.wait_for_room)
+    except BaseException:
+        close = getattr(made, "aclose", None)
+        if close is not None:
+            await close()  # the call has ended when its `finally` has
+        raise
     finally:
         sender.close()
     return serialize(sender.count).inband
