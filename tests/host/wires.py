@@ -1,5 +1,6 @@
 """Hosts of a cluster without nodes around them: their links, on a loop that a test turns; and a wire to cut."""
 
+import collections
 import contextlib
 import heapq
 import os
@@ -31,6 +32,7 @@ class Loop:
         self.epoll = select.epoll()
         self.timers = []
         self.count = 0
+        self.from_threads = collections.deque()
 
     def watch(self, descriptor, action):
         self.actions[descriptor] = action
@@ -43,6 +45,9 @@ class Loop:
     def set_timer(self, delay, address, message):
         self.count += 1
         heapq.heappush(self.timers, (time.monotonic() + delay, self.count, address, message))
+
+    def deliver_from_thread(self, address, message):
+        self.from_threads.append((address, message))
 
 
 class Host:
@@ -86,6 +91,9 @@ class Host:
                 action()
         while self.loop.timers and self.loop.timers[0][0] <= time.monotonic():
             _, _, address, message = heapq.heappop(self.loop.timers)
+            self.helpers.get(address, self.links).handle("", message, 0.0)
+        while self.loop.from_threads:
+            address, message = self.loop.from_threads.popleft()
             self.helpers.get(address, self.links).handle("", message, 0.0)
         for _, letter in self.links.take_in():
             assert letter.target in self.links.roles  # a reactor has to find it

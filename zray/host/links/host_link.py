@@ -13,6 +13,7 @@ from ...wire.codec import Letter, Mail, encode_mail
 from ...wire.link import MailLink
 from ...wire.message import Local
 from ..security.keyring import Key
+from .bulk_lane import BulkLane
 from .dialer import Dealer
 from .heartbeat_channel import Pulse
 from .listener import Wire
@@ -54,6 +55,8 @@ class Loop(Protocol):
 
     def set_timer(self, delay: float, address: str, message: Local) -> None: ...
 
+    def deliver_from_thread(self, role: str, message: Local) -> None: ...
+
 
 # Limit for a host whose connection is up but which acknowledges nothing: far longer than any pause of a member.
 STUCK_SECONDS = 60
@@ -83,6 +86,7 @@ class Neighbour(Struct, eq=False):
     down_since: float
     link: MailLink = field(default_factory=MailLink)
     backlog: list[Letter] = []  # what the link is too full for, or not up for
+    lane: BulkLane = field(default_factory=BulkLane)  # chunks of objects, behind all of that
     weighed: int = 0  # so many of its letters
     backlog_bytes: int = 0  # of these
     identity: bytes = b""  # of its connection to us
@@ -107,6 +111,7 @@ class Neighbour(Struct, eq=False):
         self.key = Key(self.key.public, self.key.kind, host)
         self.link = MailLink()
         self.take_backlog()
+        self.lane = BulkLane()
         self.allowed.clear()
 
     def failed(self, is_denied: bool) -> float:

@@ -19,12 +19,13 @@ from ...exceptions import ProtocolError
 from ...version import __version__
 from ...wire import hosts, session
 from ...wire.codec import Letter, Mail, decode_mail
-from ...wire.link import MailFrame, open_unnumbered, unnumbered
+from ...wire.link import MailFrame, Parts, open_unnumbered, unnumbered
 from ...wire.message import PROTOCOL_VERSION, Message
 from ..process.malloc_tuning import keep_freed
 from ..security.keyring import Key, KeyPair, KeyRing, hosts_gone
 from ..security.zap import Gate
 from . import tcp_connections
+from .bulk_lane import Released
 from .compatibility import why_not, why_not_join
 from .dialer import ATTEMPT_SECONDS, DENIED, Dealer
 from .heartbeat_channel import Pulses
@@ -206,16 +207,18 @@ class Neighbours:
             self.restless.pop(dealer, None)
             dealer.close(linger_ms)
         self.by_identity.pop(neighbour.identity, None)
+        neighbour.lane.reset()
         neighbour.identity = b""
 
     def _is_up(self, neighbour: Neighbour) -> None:
         """Bring a link up after both sides are identified: resend unacknowledged frames, then the backlog."""
         neighbour.came_up()
+        neighbour.lane.wake = lambda: self.loop.deliver_from_thread(self.address, Released(neighbour.host))
         self.pulses.link_is_up(neighbour)
         self.on_link(neighbour.host, True)
         for frame in neighbour.link.resend():
             self._put(neighbour, frame)
-        self._flush(neighbour)
+        self.flush(neighbour)
 
     # --- sending ---
 
@@ -227,24 +230,30 @@ class Neighbours:
         for host, bundle in bundles.items():
             neighbour = self.by_host.get(host)
             if neighbour is not None:
-                neighbour.backlog += bundle
-                self._flush(neighbour)
+                neighbour.backlog += neighbour.lane.without_bulk(bundle)
+                self.flush(neighbour)
                 if neighbour.pulse is not None:
                     self.pulses.beat(neighbour, bundle)
             elif host not in self.gone and not self.unmet.keep(host, bundle):
                 self.log(f"dropped messages for {host[:40]!r}: the host is unknown")
 
-    def _flush(self, neighbour: Neighbour) -> None:
-        if not neighbour.backlog:
+    def flush(self, neighbour: Neighbour) -> None:
+        """Send what may be sent by now to a host: messages first, and bulk data as far as the connection takes it."""
+        if not neighbour.backlog and not neighbour.lane.waiting:
             return
         if reason := neighbour.why_stuck(time.monotonic()):
             self.log(f"declared host {neighbour.host} dead: {reason}")
             self.on_given_up(neighbour, reason)
         elif neighbour.is_up and not neighbour.link.is_full:
-            for frame in neighbour.link.pack_mail(neighbour.take_backlog()):
-                self._put(neighbour, frame)
+            letters = neighbour.take_backlog() or neighbour.lane.following()
+            while letters:
+                for frame in neighbour.link.pack_mail(letters):
+                    self._put(neighbour, frame)
+                letters = neighbour.lane.following()
 
     def _put(self, neighbour: Neighbour, frame: MailFrame) -> None:
+        if isinstance(frame, Parts):
+            frame = neighbour.lane.watched(frame)
         dealer = neighbour.dealer
         if dealer is not None:
             dealer.send(frame)
@@ -393,8 +402,8 @@ class Neighbours:
     def _open(self, neighbour: Neighbour, mail: Mail, size: int) -> Iterator[tuple[Neighbour, Letter]]:
         """Yield the letters of a frame that the sender may write and that address a local role."""
         letters = neighbour.link.unpack_mail(mail, size)
-        if neighbour.backlog:
-            self._flush(neighbour)
+        if neighbour.backlog or neighbour.lane.waiting:
+            self.flush(neighbour)
         yield from self.sifted(neighbour, (it for it in letters if it.source or it.target))  # the others are an Ack
 
     def sifted(self, neighbour: Neighbour, letters: Iterable[Letter]) -> Iterator[tuple[Neighbour, Letter]]:

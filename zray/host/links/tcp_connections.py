@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Linux's number of the option (tcp(7)); Python has no name for it.
 _TCP_THIN_LINEAR_TIMEOUTS = 16
+# The kernel takes no more bytes that it cannot send yet: whatever a sender says next waits behind them.
+UNSENT_BYTES_MAX = 128 << 10
 # Position and length of tcpi_bytes_received in Linux's struct tcp_info (linux/tcp.h, since 4.1).
 _BYTES_RECEIVED, _NUMBER_BYTES = 128, 8
 
@@ -53,6 +55,7 @@ def repeat_steadily(descriptor: int) -> None:
     """
     with opened(descriptor) as connection, contextlib.suppress(OSError):
         connection.setsockopt(socket.IPPROTO_TCP, _TCP_THIN_LINEAR_TIMEOUTS, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
 
 
 def bytes_received(descriptor: int) -> int:
