@@ -46,6 +46,7 @@ COMMANDS = {
     "stop": "End a session that `zray start` has started.",
     "submit": "Run a program on the head of a cluster that `zray up` has started.",
     "summary": "Count actors, tasks or objects by name and state.",
+    "symmetric-run": "Run a program on a cluster of machines that all get the same line, as under Ray.",
     "systemd": "Print a unit for systemd that keeps a head or a node running.",
     "timeline": "Write what ran, where and when, as a file for Perfetto.",
     "top": "Watch a session on a full screen: tasks, actors, objects, nodes, logs.",
@@ -64,6 +65,7 @@ PLACES = {
     "rsync-down": ("rsync", "rsync_down"),
     "rsync-up": ("rsync", "rsync_up"),
     "summary": ("state", "summary"),
+    "symmetric-run": ("symmetric_run", "symmetric_run"),
 }
 
 

@@ -10,7 +10,7 @@ from .launch import together
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@together.options
+@together.options()
 def mpi(command: tuple[str, ...], **settings: Any) -> None:
     """Run COMMAND on a cluster of the machines of a run: `mpirun --map-by node zray mpi -- python program.py`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 MIB = 1 << 20
@@ -24,6 +24,9 @@ class Allocation:
     cpus: int = 0  # of this machine for this run; 0: not told
     memory: int = 0  # bytes likewise
     near: str = ""  # an address in the network of the machines; "": not told
+    host: str = ""  # the address of the head, where it is agreed on
+    port: int = 0  # likewise; 0: any
+    is_open: bool = False  # further machines may come
 
     @property
     def is_head(self) -> bool:
@@ -94,6 +97,38 @@ def of_mpi(env: Mapping[str, str]) -> Allocation:
                 nodes=-(-_number(env[size]) // here),
             )
     raise NoAllocation("this is no run of an MPI: `mpirun -n 2 zray mpi -- python program.py`")
+
+
+def of_address(address: str, nodes: int, own: Collection[str]) -> Allocation:
+    """Return the part of this process where all machines are told the address of the head.
+
+    Args:
+        address: HOST:PORT.
+        nodes: so many are waited for.  With more than one, the address of the head is none of loopback.
+        own: the addresses of this machine.
+
+    Raises:
+        ValueError: the address has no such form, or others could not reach such a head.
+        OSError: its name is not known.
+    """
+    from zray.host.security.token_input import cluster_address
+
+    host, _, port = cluster_address(address).rpartition(":")
+    is_loopback = host.startswith("127.")
+    if is_loopback and nodes > 1:
+        raise ValueError(f"{address} is an address of each machine by itself: name the head by one that others reach.")
+    return Allocation(
+        what="Cluster",
+        name=f"symmetric-{host}-{port}",
+        rank=0 if is_loopback or host in own else 1,
+        size=nodes,
+        local_rank=0,
+        nodes=nodes,
+        near=host,
+        host=host,
+        port=int(port),
+        is_open=True,
+    )
 
 
 def _number(text: str | None) -> int:

@@ -24,11 +24,13 @@ LOOK_SECONDS = 0.1
 GRACE_SECONDS = 25.0
 
 
+MIN_NODES = click.option(
+    "--min-nodes", type=click.IntRange(1), metavar="N", help="The program starts with N nodes. [all]"
+)
 OPTIONS = (
     click.option(
         "--meet", metavar="DIR", help="Folder that all machines see, for the file by which they meet. [this one]"
     ),
-    click.option("--min-nodes", type=click.IntRange(1), metavar="N", help="The program starts with N nodes. [all]"),
     click.option(
         "--wait",
         type=click.FloatRange(min=0, min_open=True),
@@ -49,11 +51,18 @@ OPTIONS = (
 )
 
 
-def options(function: Any) -> Any:
-    """Give a command the options and the argument of such a run."""
-    for option in reversed(OPTIONS):
-        function = option(function)
-    return function
+def options(min_nodes: Callable[[Any], Any] = MIN_NODES) -> Callable[[Any], Any]:
+    """Return a decorator that gives a command the options and the argument of such a run.
+
+    min_nodes: the option that says how many nodes the program waits for.
+    """
+
+    def decorated(function: Any) -> Any:
+        for option in reversed((OPTIONS[0], min_nodes, *OPTIONS[1:])):
+            function = option(function)
+        return function
+
+    return decorated
 
 
 def run(find: Callable[[Mapping[str, str]], Allocation], command: tuple[str, ...], settings: dict[str, Any]) -> int:
@@ -66,6 +75,8 @@ def run(find: Callable[[Mapping[str, str]], Allocation], command: tuple[str, ...
         part = find(os.environ)
     except NoAllocation as error:
         raise click.ClickException(f"Not in a run of several machines: {error}.") from None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     meeting = Meeting(os.path.abspath(settings.pop("meet") or os.getcwd()), part.name)
     nodes_min = settings.pop("min_nodes") or part.nodes
     try:
@@ -111,19 +122,19 @@ class Together:
 
         total, store = self._resources()
         # A run of one process may still get nodes, but only this machine reaches it without an address.
-        host = self.host or (address_of_machine(self.part.near) if self.part.size > 1 else "")
-        session, pid = node_processes.start_head(
-            total, store, host=own_address(host) if host else "", port=0, labels=self.options["labels"], is_bound=True
-        )
+        part = self.part
+        host = self.host or part.host or (address_of_machine(part.near) if part.size > 1 else "")
+        how = {"host": own_address(host) if host else "", "port": part.port, "labels": self.options["labels"]}
+        session, pid = node_processes.start_head(total, store, **how, is_bound=True)
         try:
             info = session.read_info()
             if info is None:
                 raise click.ClickException("The head has ended at once.")
             self.meeting.write(info.cluster, read_secret(session.token_path).decode())
-            say(f"{self.part.what}: head at {info.cluster}, session {session.name}")
+            say(f"{part.what}: head at {info.cluster}, session {session.name}")
             if not self._wait_for_nodes(control.Control(session, pid), nodes_min):
                 return 128 + signal.SIGTERM
-            if nodes_min >= self.part.nodes:
+            if nodes_min >= part.nodes and not part.is_open:
                 self.meeting.remove()  # all are there: the token need not lie about
             return self._program(command, info.cluster)
         finally:
@@ -221,6 +232,14 @@ class Together:
 def say(text: str) -> None:
     """Print a line beside the output of the program."""
     click.echo(text, err=True)
+
+
+def own_addresses() -> set[str]:
+    """Return the addresses of this machine."""
+    import psutil
+
+    every = (address for addresses in psutil.net_if_addrs().values() for address in addresses)
+    return {address.address for address in every if address.family == socket.AF_INET}
 
 
 def address_of_machine(near: str = "") -> str:

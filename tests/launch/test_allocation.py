@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.launch.allocation import NoAllocation, of_mpi, of_slurm
+from cli.launch.allocation import NoAllocation, of_address, of_mpi, of_slurm
 
 SLURM = {
     "SLURM_JOB_ID": "12",
@@ -64,3 +64,25 @@ def test_mpich_is_known_by_those_of_its_process_manager():
 def test_outside_of_a_run_the_error_says_how_to_begin_one(find, variables, words):
     with pytest.raises(NoAllocation, match=words):
         find(variables)
+
+
+@pytest.mark.parametrize(
+    ("address", "nodes", "is_head"),
+    [("10.0.0.1:6379", 4, True), ("10.0.0.2:6379", 4, False), ("127.0.0.1:6379", 1, True)],
+)
+def test_machine_with_the_address_is_the_head(address, nodes, is_head):
+    found = of_address(address, nodes, {"10.0.0.1", "127.0.0.1"})
+    host, port = address.split(":")
+    assert (found.is_head, found.host, found.port, found.nodes, found.is_open) == (
+        is_head,
+        host,
+        int(port),
+        nodes,
+        True,
+    )
+    assert found.name == f"symmetric-{host}-{port}" and not found.local_rank
+
+
+def test_head_of_several_machines_is_reached_by_others():
+    with pytest.raises(ValueError, match="an address of each machine by itself"):
+        of_address("127.0.0.1:6379", 2, {"127.0.0.1"})

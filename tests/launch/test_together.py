@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -122,6 +123,32 @@ def test_outside_of_a_run_one_line_says_so(kind):
     done = zray(kind, "--", "true")
     assert done.returncode == 1 and done.stderr.startswith("Error: Not in a run of several machines: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@slow
+def test_line_that_all_machines_get_runs_the_program_where_the_address_is(begin, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        head = begin("symmetric-run", {}, COUNTS, "--address", f"127.0.0.1:{port}")
+        _, errors = head.communicate(timeout=30)
+        assert head.returncode == 1 and f"port {port} of 127.0.0.1 is taken" in errors
+    head = begin("symmetric-run", {}, COUNTS, "--address", f"127.0.0.1:{port}", "--num-cpus", "3")
+    out, errors = head.communicate(timeout=30)
+    assert (out, head.returncode) == ("1 3.0 7\n", 5), errors
+    assert f"Cluster: head at 127.0.0.1:{port}, session" in errors and not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--address", "nowhere"), "An address must be HOST:PORT, not 'nowhere'."),
+        (("--address", "127.0.0.1:6379", "--wait-for-nnodes", "2"), "name the head by one that others reach"),
+        ((), "Missing option '--address'"),
+    ],
+)
+def test_address_of_no_head_is_refused(options, words):
+    done = zray("symmetric-run", *options, "--", "true")
+    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
 
 
 @slow

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -283,3 +285,28 @@ assert len(ids) == 2, ids
     (alone.folder / "outside").mkdir()
     alone.variables = PROXIES | {"ZRAY_TMPDIR": str(alone.folder / "outside")}
     alone.program(HEADER + source + "assert here() not in ids\n", cluster[0], token=cluster[1]).ends_well()
+
+
+COUNTED = """
+import sys, zray
+zray.init()
+print(len(zray.nodes()), zray.cluster_resources()["CPU"], flush=True)
+sys.exit(5)
+"""
+
+
+def test_line_that_all_machines_get_makes_a_cluster_of_them(network, tmp_path):
+    """As `ray symmetric-run`: the machine with the address runs the program, the others are nodes."""
+    head, other = network.add("a"), network.add("b")
+    line = [sys.executable, "-m", "cli.main", "symmetric-run", "--address", f"{head.address}:6379", "--min-nodes", "2"]
+    line += ["--meet", str(tmp_path), "--num-cpus", "1", "--", sys.executable, "-c", COUNTED]
+    pipe = subprocess.PIPE
+    begun = [
+        subprocess.Popen(host.inside(*line), env=host.environment(), stdout=pipe, stderr=pipe, text=True)
+        for host in (other, head)
+    ]
+    found = [(*process.communicate(timeout=60), process.returncode) for process in begun]
+    assert found[1][0] == "2 2.0\n" and found[1][2] == 5, found
+    assert found[0] == ("", "", 0)
+    assert "head at 10.231.0.1:6379" in found[1][1] and "ZRAY_TOKEN" not in found[1][1]
+    assert not head.node_pids() and not other.node_pids() and not list(tmp_path.iterdir())

@@ -52,7 +52,6 @@ COMMANDS = {
     "get-head-ip": "Read `head:` of the file of hosts, or run `zray exec hostname -I`.",
     "get-worker-ips": "Read `nodes:` of the file of hosts, or run `zray exec --all hostname -I`.",
     "kill-random-node": "Kill nodes by `zray.testing.faults`.",
-    "symmetric-run": "Run `zray slurm`, `zray mpi`, or `zray up` and `zray submit`.",
 }
 
 
