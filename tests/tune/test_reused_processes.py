@@ -82,3 +82,34 @@ def test_process_waits_for_no_idle_one_where_others_hold_the_rest(is_known, tmp_
     )
     assert [result.metrics["x"] for result in results.fit()] == [1, 2, 3]
     del holder
+
+
+def marks_of_threads(config):
+    """The thread of a trial, and what the trials before have set in its context and for torch."""
+    import contextvars
+    import sys
+    import threading
+
+    if config["torch"]:
+        import torch
+    sys.modules.setdefault("kept", threading.local())
+    kept = sys.modules["kept"]
+    kept.variable = getattr(kept, "variable", None) or contextvars.ContextVar("mark", default=0)
+    context, kept_mark = kept.variable.get(), getattr(kept, "mark", 0)
+    kept.variable.set(1)
+    kept.mark = kept_mark + 1
+    modes = torch.is_grad_enabled() if config["torch"] else True
+    if config["torch"]:
+        torch.set_grad_enabled(False)
+    return {"context": context, "threads": kept_mark, "modes": modes, "name": threading.current_thread().name}
+
+
+@pytest.mark.parametrize("uses_torch", [False, True])
+def test_trial_finds_no_context_and_no_modes_of_the_trial_before(uses_torch, tmp_path):
+    if uses_torch:
+        pytest.importorskip("torch")
+    results = fit(marks_of_threads, tmp_path, {"torch": uses_torch}, num_samples=4, max_concurrent_trials=1)
+    found = [result.metrics for result in results]
+    assert all(each["context"] == 0 and each["modes"] and each["name"] == "trial" for each in found)
+    # A thread costs a quarter of a short trial: one is kept where it has no modes.
+    assert [each["threads"] for each in found] == [0, 0, 0, 0] if uses_torch else [0, 1, 2, 3]

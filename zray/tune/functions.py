@@ -6,9 +6,12 @@ report with a checkpoint.  Reports behind a decision to stop are dropped, and th
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import inspect
+import queue
 import shutil
+import sys
 import threading
 import time
 import warnings
@@ -65,8 +68,51 @@ def call_form(function: Callable[..., Any]) -> str:
     )
 
 
+class _RunThread(threading.Thread):
+    """A thread that runs functions, one after the other.
+
+    A new thread for each trial takes a quarter of the time of a short one, so a process that is used again keeps one.
+    Context variables are those of a new thread.  Where torch is loaded, whose modes belong to a thread, none is kept.
+    """
+
+    idle: list[_RunThread] = []  # at most one
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True, name="trial")
+        self._given: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._is_kept = False
+
+    @classmethod
+    def begin(cls, run: Callable[[_RunThread], None]) -> None:
+        """Begin a run in an idle thread, or in a new one."""
+        try:
+            thread = cls.idle.pop()
+        except IndexError:
+            thread = cls()
+            thread.start()
+        thread._given.put(functools.partial(run, thread))
+
+    def keep(self) -> None:
+        """Have the thread wait for another run behind this one, which calls this before it says that it is over."""
+        if not self.idle and "torch" not in sys.modules:
+            self._is_kept = True
+            self.idle.append(self)
+
+    def run(self) -> None:
+        self._is_kept = True
+        while self._is_kept:
+            run = self._given.get()
+            self._is_kept = False
+            contextvars.Context().run(run)
+            del run  # a waiting thread keeps no trial
+
+
 class FunctionRun:
-    """A run of a function."""
+    """A run of a function.
+
+    Args:
+        keeps_thread: whether the next run of this process may have the same thread.
+    """
 
     def __init__(
         self,
@@ -75,6 +121,8 @@ class FunctionRun:
         facts: dict[str, Any],
         checkpoint: Checkpoint | None,
         persist: Callable[[Checkpoint], Any],
+        *,
+        keeps_thread: bool = False,
     ) -> None:
         self.facts, self.checkpoint = facts, checkpoint
         self._function, self._config, self._persist = function, config, persist
@@ -85,14 +133,14 @@ class FunctionRun:
         self._error: BaseException | None = None
         self._reported_at = time.monotonic()
         self._has_reported = False
-        self._thread = threading.Thread(target=self._run, daemon=True, name="trial")
+        self._keeps_thread = keeps_thread
 
     def start(self) -> None:
         """Begin."""
         session.enter(self)
-        self._thread.start()
+        _RunThread.begin(self._run)
 
-    def _run(self) -> None:
+    def _run(self, thread: _RunThread) -> None:
         try:
             form = call_form(self._function)
             if form == "checkpoint_dir":
@@ -112,6 +160,8 @@ class FunctionRun:
                 self._error = error
         except BaseException as error:
             self._error = error
+        if self._keeps_thread:
+            thread.keep()
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -218,8 +268,7 @@ class FunctionRun:
                 _discard(saved)
             self._items.clear()
             self._changed.notify_all()
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+            return self._changed.wait_for(lambda: self._is_over, timeout)
 
 
 def _discard(saved: Any) -> None:

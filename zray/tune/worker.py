@@ -137,7 +137,11 @@ class TrialActor:
         else:
             if checkpoint is not None:
                 check_folder(checkpoint.path)
-            self._function = FunctionRun(trainable, assignment["config"], facts, checkpoint, self._persist)
+            is_here = assignment["program"] == (os.uname().nodename, os.getpid())  # local mode
+            keeps_thread = assignment["reuses"] and not is_here
+            self._function = FunctionRun(
+                trainable, assignment["config"], facts, checkpoint, self._persist, keeps_thread=keeps_thread
+            )
             self._function.start()
         batch = self._next(False)
         batch["facts"] = self.facts()
