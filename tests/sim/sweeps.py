@@ -4,7 +4,7 @@ from zray.sim.main import run_seed, sweep_seed
 from zray.sim.options import Wanted
 
 # Seeds of one test: as many as fit into a check of every change; scripts/simulate runs more.
-CHUNK = 12
+CHUNK = 10
 HALF = CHUNK // 2
 
 # Options of `sweep_program` for programs that are tried with each kind of fault.
