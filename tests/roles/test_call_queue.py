@@ -19,7 +19,7 @@ def never(task, taken):
 def queue_of(*tasks):
     queue = CallQueue()
     for task in tasks:
-        queue.append(task)
+        queue.put(task)
     return queue
 
 
@@ -44,8 +44,8 @@ def test_no_caller_waits_for_the_arguments_of_another():
     queue = queue_of(held, free)
     assert take(queue) == [free]
     behind, later = call(b"a", 2), call(b"b", 2)
-    queue.append(behind)
-    queue.append(later)
+    queue.put(behind)
+    queue.put(later)
     assert take(queue) == [later]
     assert list(queue) == [held, behind]
 
@@ -74,7 +74,7 @@ def test_what_comes_back_goes_first_again_also_when_its_line_is_held():
     sent, held = call(b"a", 1), call(b"a", 2, missing=1)
     queue = queue_of(sent, held)
     assert take(queue) == [sent]
-    queue.append_first(sent)
+    queue.put_first(sent)
     assert take(queue) == [sent]
     assert list(queue) == [held]
 
@@ -83,8 +83,8 @@ def test_what_had_begun_comes_back_ahead_of_other_callers_unless_what_it_takes_i
     begun, sent, other = call(b"a", 1), call(b"b", 1), call(b"c", 1)
     queue = queue_of(begun, sent, other)
     assert take(queue, 2) == [begun, sent]
-    queue.append_first(sent)
-    queue.append_first(begun, has_begun=True)
+    queue.put_first(sent)
+    queue.put_first(begun, has_begun=True)
     assert queue.has_ready() and list(queue) == [begun, other, sent]
     begun.missing = 1
     assert take(queue) == [other, sent]
@@ -108,7 +108,7 @@ def test_what_comes_back_does_not_overtake_an_earlier_call_that_has_come_back():
     queue = queue_of(maker, taker, last)
     assert take(queue, may_go=lambda task, taken: True) == [maker, taker, last]
     for task in (maker, taker):
-        queue.append_first(task)
+        queue.put_first(task)
     assert list(queue) == [maker, taker]
     assert take(queue, 1) == [maker]
 
@@ -119,5 +119,5 @@ def test_all_callers_calls_as_they_came():
     later = [call(b"a", 3), call(b"b", 3)]
     begun = call(b"c", 1)
     queue = queue_of(*sent, *later)
-    queue.append_first(begun, has_begun=True)
-    assert queue.as_they_came() == [begun, *sent, *later]
+    queue.put_first(begun, has_begun=True)
+    assert queue.take_all() == [begun, *sent, *later]

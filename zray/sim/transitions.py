@@ -13,6 +13,7 @@ from ..roles.local_scheduler.task import TRANSITIONS, Event, Task, TaskState, Ta
 
 EVENTS = {
     "enqueued": (Event.ENQUEUED,),
+    "enters": (Event.ENQUEUED,),
     "sent": (Event.SENT,),
     "returned": (Event.RETURNED, Event.LACKS_ARGUMENT),
     "lacks_argument": (Event.LACKS_ARGUMENT,),

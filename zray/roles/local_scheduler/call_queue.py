@@ -43,16 +43,18 @@ class CallQueue(Struct, eq=False):
             for line in lines.values():
                 yield from line
 
-    def as_they_came(self) -> list[Task]:
-        """Return all calls in order of arrival.
+    def take_all(self) -> list[Task]:
+        """Remove all calls, and return them in order of arrival.
 
         Calls sent to the actor's former home precede unsent calls.  For its new home, an unsent call is a sign that no
         call sent to the former home follows (Answers.caller_goes_on).
         """
         lines = (line for lines in (self._open, self._held) for line in lines.values())
-        return [*self.begun, *sorted((task for line in lines for task in line), key=lambda task: task.trip)]
+        tasks = [*self.begun, *sorted((task for line in lines for task in line), key=lambda task: task.trip)]
+        self.clear()
+        return tasks
 
-    def append(self, task: Task) -> None:
+    def put(self, task: Task) -> None:
         """Append a new call to its caller's line."""
         self._count += 1
         task.trip = self._count
@@ -65,7 +67,7 @@ class CallQueue(Struct, eq=False):
                 return
         line.append(task)
 
-    def append_first(self, task: Task, *, has_begun: bool = False) -> None:
+    def put_first(self, task: Task, *, has_begun: bool = False) -> None:
         """Put a returned call back ahead of the caller's later calls, but after earlier returned calls.
 
         Earlier calls may make its arguments.  has_begun: ahead of other callers' calls too, because nested calls have
@@ -132,7 +134,7 @@ class CallQueue(Struct, eq=False):
             task = self.begun[0]
             if task.missing and not may_go(task, taken):
                 while self.begun:  # what it takes is lost meanwhile: nobody else waits for that
-                    self.append_first(self.begun.pop())
+                    self.put_first(self.begun.pop())
                 break
             taken[task.spec.task_id] = self.begun.popleft()
         for caller in list(self._open):

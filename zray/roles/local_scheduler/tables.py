@@ -1,4 +1,4 @@
-"""Records of a local scheduler: of processes, workers, tasks, objects, waits and actors.
+"""Records of a local scheduler: of processes, workers, jobs and actors.
 
 Tasks and objects exist by the million, as Structs without garbage-collector headers.  A task and its entry point at
 each other while the task is unfinished (task.entry <-> entry.task); `finish` cuts this cycle, so nothing leaks.
@@ -11,21 +11,25 @@ from __future__ import annotations
 import enum
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
 from ...wire import homes, scheduling
 from ...wire.environment import NO_ENVIRONMENT, Environment
 from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions
+from ...wire.tasks import LEARNED_BYTES_MAX, LEARNED_COUNT_MAX
 from ..kept import Latest
 from .call_queue import CallQueue
 from .task import Task
 
 if TYPE_CHECKING:
     from ...wire.task_spec import ActorOptions
+    from ...wire.tasks import Function
     from .objects.table import ObjectEntry
+    from .objects.waits import Wait
     from .task import Task
     from .tasks.lending import Frame
 
@@ -45,6 +49,14 @@ class Process(Struct, eq=False):
     worker: Worker | None = None
     results: list[tuple[bytes, bytes | StoredValue]] = []  # values that leave in the one ObjectsReady of this turn
     wait_by_request: dict[int, Wait] = {}
+
+    def begins(self, wait: Wait) -> None:
+        """Begin a wait of the process."""
+        self.wait_by_request[wait.request] = wait
+
+    def ends(self, wait: Wait) -> None:
+        """End a wait of the process: it is answered, or the process is gone."""
+        del self.wait_by_request[wait.request]
 
 
 class Job(Struct, eq=False):
@@ -101,6 +113,50 @@ class ReadyQueue(Struct, eq=False):
         """Begin to wait for a lease, after so many of the node."""
         self.waits_since = lease_count
 
+    def may_not_run(self, *, is_infeasible: bool) -> None:
+        """Note whether the tasks could run here, on an empty node, and whether their options choose nodes."""
+        where = self.options.where
+        self.is_infeasible = is_infeasible
+        self.is_choosy = is_infeasible or where is not None
+        self.is_in_group = where is not None and bool(where.group)
+
+    def lies_in(self, resources: dict[str, int]) -> None:
+        """Have the next lease take resources of a bundle."""
+        self.resources = resources
+
+    def stays(self, until: float) -> None:
+        """Note that all tasks stay here for a while."""
+        self.stays_until = until
+
+    def add(self, task: Task) -> None:
+        """Append a ready task."""
+        self.tasks.append(task)
+
+    def add_first(self, task: Task) -> None:
+        """Put a ready task ahead of the others."""
+        self.tasks.appendleft(task)
+
+    def move_first(self, place: int) -> None:
+        """Put the task at a place ahead of the others."""
+        task = self.tasks[place]
+        del self.tasks[place]
+        self.tasks.appendleft(task)
+
+    def remove(self, task: Task) -> bool:
+        """Remove a task, most likely the last one.  Returns whether the queue had the task."""
+        if self.tasks and self.tasks[-1] is task:
+            self.tasks.pop()
+        elif task in self.tasks:
+            self.tasks.remove(task)
+        else:
+            return False
+        return True
+
+    def take_all(self) -> deque[Task]:
+        """Remove all tasks, and return them."""
+        tasks, self.tasks = self.tasks, deque()
+        return tasks
+
 
 class WorkerState(enum.IntEnum):
     """A worker's life."""
@@ -127,7 +183,7 @@ class Worker(Struct, eq=False):
         "stale": None,
     }
     LASTING = {
-        "functions": "tasks.dispatch.LEARNED_COUNT_MAX",
+        "functions": "LEARNED_COUNT_MAX",
         "guests": (lambda it: len(it.guests or ()), "tasks.hosts.GUESTS_MAX"),
     }
 
@@ -158,6 +214,70 @@ class Worker(Struct, eq=False):
         """Enter another state; the pool says when."""
         self.state = state
         self.queue = None  # a lease names it
+
+    def joins(self, process: Process) -> None:
+        """Take the worker's process, which has said Hello."""
+        self.process, process.worker = process, self
+
+    def is_made(self, actor: Actor) -> None:
+        """Give the worker to an actor for life."""
+        self.actor = actor
+
+    def dies_of(self, error: bytes) -> None:
+        """Note why the worker is killed, if its tasks are to get another error than that of its death."""
+        self.error = error or self.error
+
+    def has_ended_some(self, *, are_left: bool) -> None:
+        """Note whether the worker still has tasks that have ended."""
+        self.has_ended_tasks = are_left
+
+    def is_sent(self, task: Task) -> None:
+        """Send a task behind all others."""
+        task.sent(self)
+        self.inflight.append(task)
+
+    def has_not(self, task: Task) -> bool:
+        """Remove a sent task.  Returns whether the worker's queue had the task."""
+        is_its = task in self.inflight
+        if is_its:
+            self.inflight.remove(task)
+        return is_its
+
+    def take_last(self, count: int) -> list[Task]:
+        """Take unbegun tasks back, the last one first: the worker has not thrown them out yet."""
+        self.stale += count
+        return [self.inflight.pop() for _ in range(count)]
+
+    def take_all(self) -> list[Task]:
+        """Take all sent tasks from a dead worker."""
+        tasks = list(self.inflight)
+        self.inflight.clear()
+        return tasks
+
+    def threw_out(self, count: int) -> None:
+        """Note that the worker has thrown out tasks that were taken back."""
+        self.stale = max(0, self.stale - count)
+
+    def learns(self, function: Function) -> None:
+        """Note code that the worker is sent.  The oldest is forgotten, as the worker does."""
+        known = self.functions
+        known[function.function_id] = len(function.code)
+        self.code_bytes += len(function.code)
+        while len(known) > 1 and (len(known) > LEARNED_COUNT_MAX or self.code_bytes > LEARNED_BYTES_MAX):
+            self.code_bytes -= known.pop(next(iter(known)))
+
+    def stacks(self, frame: Frame) -> None:
+        """Add a level to the stack."""
+        self.frames.append(frame)
+
+    def unstacks(self) -> Frame:
+        """Remove the top level of the stack, and return it."""
+        return self.frames.pop()
+
+    def unstacks_all(self) -> list[Frame]:
+        """Remove all levels of the stack, and return them."""
+        frames, self.frames = self.frames, []
+        return frames
 
     def belongs_to(self, job: Job, environment: Environment) -> None:
         """Give the worker to a job for good, for tasks of the given environment."""
@@ -249,22 +369,6 @@ class Worker(Struct, eq=False):
             self.reach_us = max(INFLIGHT_US_MAX, self.reach_us - self.reach_us // 64)
 
 
-class Wait(Struct, gc=False, eq=False):
-    """One WaitObjects."""
-
-    process: Any
-    request: int
-    pending: dict[bytes, None]  # ids not here, in order
-    ready: list[bytes]
-    count: int
-    fetch: bool
-    block: bool
-    aside: bool = False
-    limited: bool = False
-    is_over: bool = False  # satisfied or cancelled: only the CPU is awaited, if at all
-    outer: Any = None  # the wait of the same level inside which this one began, in a signal's handler
-
-
 class ActorState(enum.IntEnum):
     """An actor's life (Ray's own names where it has them)."""
 
@@ -274,6 +378,20 @@ class ActorState(enum.IntEnum):
     ALIVE = 3
     RESTARTING = 4
     DEAD = 5
+
+
+REGISTERING, PENDING, STARTING, ALIVE, RESTARTING, DEAD = ActorState
+ActorEvent = Literal["wants a worker", "has a worker", "constructed", "ends"]
+ACTOR_TRANSITIONS: dict[tuple[ActorState, ActorEvent], ActorState] = {
+    (REGISTERING, "wants a worker"): PENDING,
+    (STARTING, "wants a worker"): RESTARTING,  # its process has died
+    (ALIVE, "wants a worker"): RESTARTING,
+    (PENDING, "has a worker"): STARTING,
+    (RESTARTING, "has a worker"): STARTING,
+    (STARTING, "constructed"): ALIVE,
+    (ALIVE, "constructed"): ALIVE,  # it says so again
+    **{(state, "ends"): DEAD for state in ActorState},
+}
 
 
 class Actor(Struct, eq=False):
@@ -306,6 +424,124 @@ class Actor(Struct, eq=False):
     killed: str = ""  # why it must not be restarted
     down_since: float | None = None  # it is restarted, and its process died then
     death: bytes = b""  # the error value that calls get
+
+    def _enter(self, event: ActorEvent) -> None:
+        self.state = ACTOR_TRANSITIONS[self.state, event]
+
+    def wants_worker(self) -> bool:
+        """Wait for a worker.  Returns whether the actor may still go elsewhere: it never had one."""
+        self._enter("wants a worker")
+        return self.state is PENDING
+
+    def starts(self, worker: Worker) -> None:
+        """Run the constructor in a worker."""
+        self._enter("has a worker")
+        self.worker, self.pid = worker, worker.process.pid if worker.process is not None else 0
+
+    def has_started(self, *, has_shutdown: bool) -> bool:
+        """Take calls, since the constructor has returned.  Returns whether that was expected."""
+        if (self.state, "constructed") not in ACTOR_TRANSITIONS:
+            return False
+        self._enter("constructed")
+        self.down_since, self.has_shutdown = None, has_shutdown
+        return True
+
+    def restarts(self) -> None:
+        """Begin another run: the process is gone, or the node."""
+        self.life = replace(self.life, restart_count=self.life.restart_count + 1)
+
+    def is_down(self, since: float) -> None:
+        """Note when the process died."""
+        self.down_since = since
+
+    def may_not_restart(self, reason: str) -> None:
+        """Note why there is no further run; "": there is one."""
+        self.killed = reason
+
+    def stops(self, reason: str) -> None:
+        """End in order, while the process runs shutdown code."""
+        self.killed = reason
+        self._enter("ends")
+
+    def ends(self, error: bytes) -> None:
+        """End for good.  error: the value that calls get."""
+        self._enter("ends")
+        self.death = error
+
+    def has_no_worker(self) -> None:
+        """Forget the process."""
+        self.worker = None
+
+    def has_no_handle(self) -> None:
+        """Leave as soon as the calls are done."""
+        self.is_going = True
+
+    def is_found(self, entry: ObjectEntry) -> None:
+        """Stay, since a process has a handle again."""
+        self.is_going = False
+        entry.leads_to(self)
+
+    def recovers(self, journal: Any, items: Any, shipping: Any) -> None:
+        """Keep a log of the calls.  shipping: None, where no other node may have the log."""
+        self.journal, self.items, self.shipping = journal, items, shipping
+
+    def comes_with(self, log: Any) -> None:
+        """Wait for the rest of a log from another node; None: all of it is here."""
+        self.incoming = log
+
+    def goes_on_from(self, journal: Any) -> None:
+        """Replace the log by that of the actor's former home."""
+        self.journal.close()
+        self.journal = journal
+
+    def is_handed_over(self, life: homes.ActorLife, origin: str) -> None:
+        """Belong to this node from now on; the former home guards the actor if it may move."""
+        self.life = life
+        if self.options.may_move:
+            self.guardian, self.is_guarded = origin, True
+
+    def asks(self, guardian: str) -> None:
+        """Ask a node to guard the actor."""
+        self.guardian, self.is_guarded = guardian, False
+
+    def has_guardian(self) -> None:
+        """Note that the asked node guards the actor."""
+        self.is_guarded = True
+
+    def claims(self) -> None:
+        """Expect the shard's answer to a claim."""
+        self.unclaimed += 1
+
+    def claim_is_answered(self) -> None:
+        """Note an answer of the shard."""
+        self.unclaimed = max(0, self.unclaimed - 1)
+
+    def lies_in(self, options: ActorOptions) -> None:
+        """Take resources of a bundle."""
+        self.options = options
+
+    def outlives(self, heir: Job) -> None:
+        """Belong to the heir of a job that has ended."""
+        self.job = heir
+        for task in (self.creation, *self.inflight.values(), *self.queue):
+            task.belongs_to(heir)
+
+    def stands_behind(self, tasks: list[tuple[ReadyQueue, Task]]) -> None:
+        """Note the last ready tasks that were there before the actor."""
+        self.behind = tasks
+
+    def sends(self, batch: dict[bytes, Task]) -> None:
+        """Count calls as sent."""
+        self.inflight.update(batch)
+
+    def has_back(self, task_id: bytes) -> None:
+        """Count a call as sent no more: it has ended, or is not run."""
+        self.inflight.pop(task_id, None)
+
+    def forget_calls(self) -> None:
+        """Forget all calls of a dead actor."""
+        self.inflight.clear()
+        self.queue.clear()
 
     def lacks_a_worker(self, *, alone: bool) -> None:
         """Note whether the actor has waited for a process alone."""

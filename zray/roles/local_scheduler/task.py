@@ -22,6 +22,7 @@ Rule 3: Only this file changes a task's state, worker, forward, and counts of ar
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Any
@@ -144,6 +145,11 @@ class Task(Struct, gc=False, eq=False):
         """All arguments have arrived: the task enters the queue of its kind, or looks for a place."""
         self.state = READY
 
+    def enters(self, tasks: deque[Task]) -> None:
+        """All arguments have arrived: the task becomes the last one of a queue.  One call, since each task takes it."""
+        self.state = READY
+        tasks.append(self)
+
     def sent(self, worker: Any) -> None:
         """Record the worker that has the task."""
         self.state = SENT
@@ -178,6 +184,10 @@ class Task(Struct, gc=False, eq=False):
         """Count an argument as arrived.  Returns how many are still missing."""
         self.missing -= 1
         return self.missing
+
+    def belongs_to(self, job: Any) -> None:
+        """Give a call of a detached actor to the heir of its job."""
+        self.job = job
 
     def tried(self, attempts: int) -> None:
         """Set the number of attempts, which `max_retries` limits."""

@@ -258,7 +258,7 @@ class BegunCalls(Struct, eq=False):
                 node.lifecycle.retain_arguments(task)
             elif task in actor.queue.begun or not actor.queue.take_out(task):
                 continue  # its process has died here; or an actor of this node has made it once more, and it waits
-            actor.queue.append_first(task, has_begun=True)
+            actor.queue.put_first(task, has_begun=True)
             if task.options.is_generator and begun.origin in node.recovery.lost:
                 node.generators.end_unread(task)
 

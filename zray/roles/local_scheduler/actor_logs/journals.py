@@ -16,9 +16,10 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ....exceptions import is_error_value
-from ....ids import ObjectID, children_prefix, is_put, task_of
+from ....ids import ObjectID, children_prefix, is_put, stray_task_id, task_of
 from ....wire import task_spec, tasks, wards
 from ..tables import Actor
 from ..task import Task
@@ -26,6 +27,7 @@ from .answers import Reads
 from .nested import NESTED_BYTES_MAX, NESTED_CALLS_MAX, NESTED_STORED_MAX, Nested
 
 if TYPE_CHECKING:
+    from ....wire.actors import StartActor
     from ..scheduler import LocalScheduler
 
 # What one StartActor can take along: calls, and bytes of their arguments as far as these travel in messages.  Who has
@@ -256,6 +258,25 @@ class Journal(Struct, eq=False):
         """Return whether a call that has run on this node changed nothing, because an argument was lost."""
         entries = self.node.objects.entries
         return any(entries[object_id].is_lost for object_id in spec.deps)
+
+    def starts(self, order: StartActor, actor: Actor, worker_id: int) -> StartActor:
+        """Return the order to a new process, which goes on from the checkpoint and runs the later calls again."""
+        self.nested.settled()
+        self.strays = children_prefix(stray_task_id(self.node.node_id, worker_id))
+        again, items = list[ObjectID](), []
+        if actor.shipping is not None:
+            again = actor.shipping.answers.to_be_made_again((*self.calls, *self.reads.specs()))
+            items = actor.items.wanted(self.calls)
+        return replace(
+            order,
+            checkpoint=self.checkpoint,
+            call_count=self.first,
+            failed=sorted(self.failed),
+            again=again,
+            items=items,
+            calls=self.to_run_again(again),
+            closed=list(self.cut_short.items()),
+        )
 
     def close(self) -> None:
         """Drop everything: the actor is dead."""

@@ -272,15 +272,14 @@ class Logs:
         if copy.broken or (copy.is_whole and copy.why_not()):
             self.node.ends.bury(actor, died(actor.options, f"died: its node was lost, and {copy.why_not()}"))
         elif copy.is_whole:
-            actor.incoming = None
+            actor.comes_with(None)
             self.install(actor, copy)
             self.node.calls.touch(actor_id)
 
     def install(self, actor: Actor, copy: Copy) -> None:
         """Install the copy as the actor's log for recovery."""
         copy.cut()
-        actor.journal.close()
-        actor.journal = copy.journal
+        actor.goes_on_from(copy.journal)
         shipping = actor.shipping
         if shipping.is_started:
             actor.journal.nested.forgotten = []

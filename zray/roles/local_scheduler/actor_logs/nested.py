@@ -152,6 +152,10 @@ class Nested(Struct, eq=False):
         self._add_part(call, part)
         return part
 
+    def settled(self) -> None:
+        """Note that the actor gets a process."""
+        self.is_settling = False
+
     def lacks_nothing(self) -> None:
         """Note a new beginning, which needs none of the items that were forgotten."""
         self.lacks_items = False
@@ -386,8 +390,7 @@ def find_again(node: LocalScheduler, actor_id: bytes, options: ActorOptions, pro
     node.objects.hold(entry, process)
     actor, grave = node.calls.actors.get(actor_id), node.ends.graves.get(actor_id)
     if actor is not None and actor.state != ActorState.DEAD:
-        actor.is_going = False  # it had calls to end before it left
-        entry.actor = actor
+        actor.is_found(entry)  # it had calls to end before it left
         if entry.value is None and actor.state == ActorState.ALIVE:
             node.objects.place(entry, NOTHING)
     elif actor is None and grave is None and node.calls.is_elsewhere(actor_id):

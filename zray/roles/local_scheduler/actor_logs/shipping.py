@@ -108,6 +108,10 @@ class Shipping(Struct, eq=False):
         self.node.logs.unheard.guarded_soon(self.actor.actor_id)
         self.epoch += 1
 
+    def goes_on(self) -> None:
+        """Go on with a log that the former home has, as its backup node."""
+        self.is_on = self.is_started = True
+
     def start(self) -> None:
         """Send the backup node the whole journal."""
         journal: Journal = self.actor.journal

@@ -22,7 +22,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ....exceptions import encode_system_error
-from ....ids import FIRST_RETURN, children_prefix, stray_task_id
+from ....ids import FIRST_RETURN
 from ....wire import actors, groups, homes, tasks, wards
 from ....wire.task_spec import ActorOptions, StoredValue, TaskSpec, as_logged, parse_options
 from ...effects import OpenWindow
@@ -118,7 +118,7 @@ class Calls:
             maker.journal.nested.forget_on(spec.task_id)
             maker.journal.nested.made_actor(spec.task_id)
         actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
-        actor.behind = node.actor_room.ahead_of(actor)
+        actor.stands_behind(node.actor_room.ahead_of(actor))
         if maker is not None and maker.shipping is not None:
             maker.shipping.made(wards.NestedAnswer(spec.task_id, spec.task_id, []))
         node.guards.made_anew(actor)
@@ -129,7 +129,7 @@ class Calls:
             node.moves.settle_later(actor)
             node.names.register(actor)
         else:
-            self.want_worker(actor, ActorState.PENDING)
+            self.want_worker(actor)
 
     def make(self, spec: TaskSpec, options: ActorOptions, life: homes.ActorLife, job: Job, entry: ObjectEntry) -> Actor:
         """Create the record of a local actor, or of an actor that may become local."""
@@ -145,11 +145,10 @@ class Calls:
         actor = Actor(
             task.spec.task_id, task, options, life, job, entry, queue=CallQueue(is_ordered=options.is_ordered)
         )
-        entry.actor = actor
+        entry.leads_to(actor)
         if options.checkpoint_interval >= 0:
-            actor.journal, actor.items = new_journal(node), Items(node, actor)
-            if not node.is_embedded:
-                actor.shipping = new_shipping(node, actor)
+            journal, items = new_journal(node), Items(node, actor)
+            actor.recovers(journal, items, None if node.is_embedded else new_shipping(node, actor))
         self.actors[actor.actor_id] = actor
         node.lifecycle.retain_arguments(task)
         for dep in (*spec.deps, *spec.holds):
@@ -157,16 +156,16 @@ class Calls:
             node.objects.retain(dep)
         return actor
 
-    def want_worker(self, actor: Actor, state: ActorState, *, may_leave: bool = True) -> None:
+    def want_worker(self, actor: Actor, *, may_leave: bool = True) -> None:
         """Start the actor locally, or on another node if there is no room now."""
-        actor.state = state
+        may_leave = actor.wants_worker() and may_leave
         self.node.changes.actor(actor)
         actor.lacks_a_worker(alone=False)
         self.node.stages.begins(actor.creation)
         self.node.code.lasts(actor)
         self.wanting[actor.actor_id] = actor
         self.touch(actor.actor_id)
-        if state == ActorState.PENDING and may_leave:
+        if may_leave:
             if actor.options.where is not None and actor.options.where.group:
                 self.node.groups.settle(actor)
                 return
@@ -273,22 +272,14 @@ class Calls:
         node.resources.hold(actor.options.resources)
         node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere
         worker.moves(node.now)
-        actor.worker, actor.pid = worker, worker.process.pid if worker.process is not None else 0
-        actor.state = ActorState.STARTING
+        actor.starts(worker)
         node.changes.actor(actor)
         spec, names = actor.creation.spec, node.resources.gpus.names_of(gpus)
         functions = node.dispatch.batches.functions_for(worker.host or worker, [spec])
         node.function_table.keep(actor)
         order = actors.StartActor(spec, actor.options, functions, [], actor.life.restart_count, gpus=names)
-        journal = actor.journal
-        if journal is not None:
-            journal.nested.is_settling = False
-            journal.strays = children_prefix(stray_task_id(node.node_id, worker.worker_id))
-            order.checkpoint, order.call_count, order.failed = journal.checkpoint, journal.first, sorted(journal.failed)
-            if actor.shipping is not None:
-                order.again = actor.shipping.answers.to_be_made_again((*journal.calls, *journal.reads.specs()))
-                order.items = actor.items.wanted(journal.calls)
-            order.calls, order.closed = journal.to_run_again(order.again), list(journal.cut_short.items())
+        if actor.journal is not None:
+            order = actor.journal.starts(order, actor, worker.worker_id)
         order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
         node.send(worker.address, order)
 
@@ -298,7 +289,9 @@ class Calls:
         actor = self.actors.get(message.actor_id)
         if actor is None or actor.worker is None or actor.worker.address != self.node.sender:
             return
-        actor.state, actor.down_since, actor.has_shutdown = ActorState.ALIVE, None, message.has_shutdown
+        if not actor.has_started(has_shutdown=message.has_shutdown):
+            self.node.reject("the start of an actor that does not start")
+            return
         self.node.changes.actor(actor)
         if actor.shipping is not None:
             actor.shipping.answers.made_again((*actor.journal.calls, *actor.journal.reads.specs()))
@@ -340,7 +333,7 @@ class Calls:
             return
         if actor.options.name and task.options.method == TERMINATE:  # most actors have no name
             self.node.names.last_calls[actor_id] = task
-        actor.queue.append(task)
+        actor.queue.put(task)
         self.touched[actor_id] = None
 
     def is_elsewhere(self, actor_id: bytes) -> bool:
@@ -400,7 +393,7 @@ class Calls:
             self.node.stages.are_sent(batch.values(), task, are_alike=True)
             if not actor.inflight:
                 worker.begins(self.node.now)
-            actor.inflight.update(batch)
+            actor.sends(batch)
             arguments = self.node.dispatch.batches.arguments_for(worker, specs)
             if worker.host is None:
                 self.node.perform(OpenWindow(worker.address, len(specs)))
@@ -438,7 +431,7 @@ class Calls:
         """Record a call that the actor's worker has answered."""
         actor = worker.actor
         if actor is not None:
-            actor.inflight.pop(task.spec.task_id, None)
+            actor.has_back(task.spec.task_id)
             self.touched[actor.actor_id] = None
             if worker.host is not None and actor.inflight:
                 worker.begins(self.node.now)
@@ -519,7 +512,7 @@ class Calls:
         if actor is None:
             self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
             return
-        actor.inflight.pop(task.spec.task_id, None)
+        actor.has_back(task.spec.task_id)
         if task.spec.task_id in self.node.cancels.asked and not (actor.items and actor.items.count(task.spec.task_id)):
             if actor.journal is not None:
                 actor.journal.give_up(task.spec.task_id)
@@ -528,5 +521,5 @@ class Calls:
             return
         self.node.stages.wait_ends(task, TaskState.CALL)
         task.queued()
-        actor.queue.append_first(task, has_begun=has_begun)
+        actor.queue.put_first(task, has_begun=has_begun)
         self.touch(actor.actor_id)

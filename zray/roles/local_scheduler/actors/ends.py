@@ -21,8 +21,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from ....exceptions import encode_system_error
 from ....ids import FIRST_RETURN
 from ....wire.actors import SHUTDOWN_SECONDS, ActorExited, ActorRemoved, KillActor
@@ -57,7 +55,7 @@ class Restarts:
     def begin(self, actor: Actor) -> None:
         """Start the time without a process, which runs from the first death: a constructor may die repeatedly."""
         if actor.down_since is None and actor.journal is None:
-            actor.down_since = self.node.now
+            actor.is_down(self.node.now)
             self.node.after(RESTART_SECONDS, self.refuse_waiting, actor.actor_id)
 
     def refuses(self, actor: Actor, call: Task) -> bool:
@@ -154,7 +152,7 @@ class ActorEnds:
             if actor.actor_id not in self.node.calls.actors:
                 self.node.moves.forget(actor.actor_id)
             elif not actor.options.detached:
-                actor.is_going = True
+                actor.has_no_handle()
                 if not actor.queue and not actor.inflight:
                     self.see_off(actor)
 
@@ -170,10 +168,9 @@ class ActorEnds:
         """End an idle actor in order.  The name is free at once, even while shutdown code runs."""
         if actor.worker is not None and actor.state == ActorState.ALIVE:
             self._free_name(actor)
-            actor.killed = reason
             self.node.pool.happened(actor.worker, "stops")
             self.stop(actor, actor.worker)
-            actor.state = ActorState.DEAD
+            actor.stops(reason)
             self.node.changes.actor(actor, reason)
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
             self.bury(actor, died(actor.options, f"has ended: {reason}"))
@@ -218,12 +215,13 @@ class ActorEnds:
         if self.node.calls.actors.get(actor.actor_id) is not actor:
             return  # buried before
         node = self.node
-        actor.worker = None
+        actor.has_no_worker()
         inflight = list(actor.inflight.values())
         begun_count = max(0, len(inflight) - message.unclaimed)
         may_restart = actor.options.max_restarts < 0 or actor.life.restart_count < actor.options.max_restarts
         if actor.journal is not None and may_restart and not actor.killed:
-            actor.killed = actor.journal.died(was_busy=begun_count > 0 or actor.state == ActorState.STARTING)
+            was_busy = begun_count > 0 or actor.state == ActorState.STARTING
+            actor.may_not_restart(actor.journal.died(was_busy=was_busy))
         if actor.state == ActorState.DEAD or actor.killed or not may_restart:
             text = f"The {in_words(actor.options)} died"
             if (count := actor.life.restart_count) and not actor.killed:
@@ -232,7 +230,7 @@ class ActorEnds:
             error = "OutOfMemoryError" if message.freed and not actor.killed else "ActorDiedError"
             self.bury(actor, encode_system_error(error, text, message.details(name_of(node.address))))
             return
-        actor.life = replace(actor.life, restart_count=actor.life.restart_count + 1)
+        actor.restarts()
         node.guards.restarted(actor)
         place = f"pid={message.pid}, node={name_of(node.address)}"
         how = "it has ended" if message.worker in node.pool.workers else "its process died"  # else others go on there
@@ -244,7 +242,7 @@ class ActorEnds:
                 task.tried(task.attempts + begun)
                 self.node.calls.requeue(task, has_begun=begun and actor.journal is not None)
             else:
-                actor.inflight.pop(task.spec.task_id, None)
+                actor.has_back(task.spec.task_id)
                 if actor.journal is not None:
                     actor.journal.give_up(task.spec.task_id)
                     actor.items.ended(task.spec.task_id)
@@ -252,7 +250,7 @@ class ActorEnds:
                 details = message.details(name_of(node.address))
                 node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text, details))
         self.restarts.begin(actor)
-        node.calls.want_worker(actor, ActorState.RESTARTING)
+        node.calls.want_worker(actor)
 
     def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
         """Record an actor as dead for good: all its calls get the error."""
@@ -264,8 +262,7 @@ class ActorEnds:
         if self.node.calls.wanting.pop(actor.actor_id, None) is not None and is_placed_here:
             self.node.calls.promise(actor.options, -1)
         is_new = was_named and actor.state != ActorState.DEAD
-        actor.state = ActorState.DEAD
-        actor.death = error
+        actor.ends(error)
         if was_named:
             fact = node.ended.actor_ended(actor)
             if is_new:
@@ -281,14 +278,13 @@ class ActorEnds:
             actor.journal.close()
         for task in [*actor.inflight.values(), *actor.queue]:
             node.lifecycle.fail_with(task, error)
-        actor.inflight.clear()
-        actor.queue.clear()
+        actor.forget_calls()
         node.function_table.forget_waiters()
         node.guards.dismiss(actor, is_dead=was_named)
         node.function_table.actor_ended(actor)
         if was_named:
             self._free_name(actor)
-        actor.worker = None
+        actor.has_no_worker()
         entry = node.objects.entries.get(actor.actor_id + FIRST_RETURN)
         if entry is not None and entry.actor is actor:
             self.graves[actor.actor_id] = error
@@ -363,8 +359,7 @@ class ActorEnds:
         for actor in self.node.calls.actors.values():
             if actor.worker is not None and self.can_stop(actor):
                 self.stop(actor, actor.worker)
-                actor.killed = "its session has ended"
-                actor.state = ActorState.DEAD
+                actor.stops("its session has ended")
                 self.node.changes.actor(actor, actor.killed)
         for address in list(self.stopping):
             self.waits_for(self.node.pool.workers[address])

@@ -24,7 +24,7 @@ from ...role import on
 from ..actor_logs.copies import Copy
 from ..groups.bundles import as_asked
 from ..routes.actor_names import name_key
-from ..tables import MADE_ANEW, Actor, ActorState, Job, died, in_words
+from ..tables import MADE_ANEW, Actor, Job, died, in_words
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
@@ -79,7 +79,7 @@ class Guards:
             if not actor.options.detached and actor.job.home == node.address:
                 return  # it ends with its driver, which is on this node
             actor.shipping.begin()
-        actor.guardian = guardian
+        actor.asks(guardian)
         spec = actor.creation.spec
         node.lineage.flush()
         request = node.acks.next_request()
@@ -106,7 +106,7 @@ class Guards:
         actor = node.calls.actors.get(message.actor_id)
         if actor is None or actor.life.birth != message.birth or actor.guardian != node.sender:
             return
-        actor.is_guarded = True
+        actor.has_guardian()
         node.moves.tell_home(actor)
 
     def restarted(self, actor: Actor) -> None:
@@ -118,14 +118,13 @@ class Guards:
         """Dismiss the guardian of an actor that needs none any more."""
         if actor.guardian:
             self.node.send(actor.guardian, wire.UnguardActor(actor.actor_id, actor.life.birth, is_dead))
-            actor.guardian = ""
+            actor.asks("")
             if actor.shipping is not None:
                 actor.shipping.stop()
 
     def another(self, actor: Actor) -> None:
         """Choose another guardian, because the former is gone."""
-        actor.guardian = ""
-        actor.is_guarded = False
+        actor.asks("")
         if actor.shipping is not None:
             actor.shipping.stop()
         if self.node.moves.is_settled(actor):
@@ -311,7 +310,7 @@ class Guards:
         actor = node.calls.actors.get(actor_id)
         if actor is None or (actor.life.birth, actor.life.term) != (message.life.birth, message.life.term):
             return
-        actor.unclaimed = max(0, actor.unclaimed - 1)
+        actor.claim_is_answered()
         was_offered = actor_id in node.moves.offers
         if was_offered:
             node.moves.claimed(actor, message)
@@ -377,7 +376,7 @@ class Guards:
             kind = "ActorDiedError" if text else "ActorUnschedulableError"
             node.ends.bury(actor, encode_system_error(kind, text or refusal))
             return
-        actor.life = replace(actor.life, restart_count=count + 1)
+        actor.restarts()
         node.notices.restarted(actor, str(lost))
         node.traces.suspect(actor.actor_id)
         if not guard.is_drained:
@@ -385,4 +384,4 @@ class Guards:
         if options.name:
             node.names.register(actor)
         else:
-            node.calls.want_worker(actor, ActorState.PENDING)
+            node.calls.want_worker(actor)

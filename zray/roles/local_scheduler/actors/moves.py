@@ -71,7 +71,8 @@ class ActorMoves:
         node = self.node
         if not node.is_embedded:
             guardian = actor.guardian if actor.is_guarded else ""
-            actor.unclaimed += bool(actor.life.term or guardian)
+            if actor.life.term or guardian:
+                actor.claims()
             message = homes.ActorAt(actor.actor_id, node.address, actor.life, is_settled, guardian)
             node.send(node.addresses.shard_of(actor.actor_id), message)
 
@@ -140,7 +141,7 @@ class ActorMoves:
         if actor.life.restart_count:
             node.ends.restarts.begin(actor)
         if actor.journal is not None:
-            actor.incoming = Copy(node, lambda: actor.job, lambda _: node.logs.has_come(actor))
+            actor.comes_with(Copy(node, lambda: actor.job, lambda _: node.logs.has_come(actor)))
 
     def _had(self, message: actors.PlaceActor) -> bool:
         """Whether the actor was local and is dead already: the origin offers an actor more than once."""
@@ -160,7 +161,7 @@ class ActorMoves:
         entry.share_unheld()
         route = node.routes.by_actor.get(spec.task_id)
         if route is not None:
-            entry.actor = None
+            entry.leads_to(None)
         actor = node.calls.make(spec, options, life, job, entry)
         node.names.left.pop(spec.task_id, None)
         if route is not None:
@@ -203,12 +204,11 @@ class ActorMoves:
         node.calls.wanting.pop(actor.actor_id, None)
         node.small_values.forget_task(actor.actor_id)
         task.ended()
-        entry.task = entry.actor = None
+        entry.task = None
+        entry.leads_to(None)
         node.function_table.forget_waiters()
         route = node.routes.begin(actor.actor_id)
-        calls = actor.queue.as_they_came()
-        actor.queue.clear()
-        for call in calls:
+        for call in actor.queue.take_all():
             if call.origin:
                 what = f"The {in_words(actor.options)} was restarted, or moved to another node"
                 text = f"{what}, before {name_of_call(call)} began."
@@ -245,11 +245,9 @@ class ActorMoves:
         if self.offers.get(message.actor_id) != origin or actor.life.birth != message.life.birth:
             return
         self.offers[message.actor_id] = ""
-        actor.life = message.life
-        if actor.options.may_move:
-            actor.guardian, actor.is_guarded = origin, True
-            if actor.shipping is not None:
-                actor.shipping.is_on = actor.shipping.is_started = True
+        actor.is_handed_over(message.life, origin)
+        if actor.options.may_move and actor.shipping is not None:
+            actor.shipping.goes_on()
         self.tell_home(actor)
         self.node.logs.has_come(actor)
 
@@ -265,7 +263,7 @@ class ActorMoves:
         node.logs.has_come(actor)
         if node.calls.actors.get(actor.actor_id) is not actor:
             return
-        node.calls.want_worker(actor, ActorState.PENDING, may_leave=False)
+        node.calls.want_worker(actor, may_leave=False)
         node.traces.suspect(actor.actor_id)
         node.guards.choose(actor)
 

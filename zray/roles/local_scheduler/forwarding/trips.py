@@ -15,7 +15,6 @@ Each spill of a task has a trip number, so news of an earlier spill is ignored.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -100,7 +99,7 @@ class Trips:
             (stay if is_bound(task) else leaving).append(task)
         all_stay = not tasks and not leaving
         if all_stay:
-            queue.stays_until = node.now + STAY_SECONDS
+            queue.stays(node.now + STAY_SECONDS)
         tasks.extend(reversed(stay))
         node.dispatch.ready_count -= len(leaving)
         node.departures.went(queue, len(leaving))
@@ -115,10 +114,9 @@ class Trips:
         if not node.members.peers:
             return
         for queue in node.dispatch.queues:
-            tasks, queue.tasks = queue.tasks, deque()
-            for task in tasks:
+            for task in queue.take_all():
                 if is_bound(task):
-                    queue.tasks.append(task)
+                    queue.add(task)
                 else:
                     node.dispatch.ready_count -= 1
                     node.departures.spill(task)
@@ -225,7 +223,7 @@ class Trips:
         """Move a queue's tasks elsewhere, because actors hold their resources or, if `must_all`, the node is being
         drained."""
         node = self.node
-        tasks, queue.tasks = queue.tasks, deque()
+        tasks = queue.take_all()
         for task in tasks:
             is_chosen = task.origin == node.address  # by a global scheduler that did not know yet
             if task.origin and not is_chosen and task.origin not in node.recovery.lost:
@@ -235,7 +233,7 @@ class Trips:
                 if must_all
                 else (not is_chosen and queue.blob in node.task_states.deferred_kinds)
             ):
-                queue.tasks.append(task)  # no other node could run it; or others of the kind ask for it
+                queue.add(task)  # no other node could run it; or others of the kind ask for it
             else:
                 node.task_states.comes_from(task, "")
                 if is_chosen:

@@ -111,9 +111,8 @@ class Bundles:
         for queue in list(node.dispatch.queues):
             where = queue.options.where
             if where is not None and where.group == group_id and not self.is_here(where, queue.options.resources):
-                tasks = list(queue.tasks)
+                tasks = queue.take_all()
                 node.dispatch.ready_count -= len(tasks)
-                queue.tasks.clear()
                 for task in tasks:
                     node.groups.enqueue(task, queue)
 
@@ -168,8 +167,7 @@ class Bundles:
         ]
         for queue in node.dispatch.queues:
             if _is_in(queue.options.where, group_id):
-                node.dispatch.ready_count -= len(queue.tasks)
-                queue.tasks.clear()
+                node.dispatch.ready_count -= len(queue.take_all())
         for task in doomed:
             task.ended()  # so that the end of one does not start another
         node.undoing.end_tasks(doomed, error)
@@ -215,7 +213,7 @@ class Bundles:
         for bundle in self.candidates(where, request):
             named = bundle.named(request)
             if self.node.resources.fits(named):
-                queue.resources = named
+                queue.lies_in(named)
                 return True
         return False
 

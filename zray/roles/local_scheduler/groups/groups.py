@@ -259,7 +259,7 @@ class Groups:
         if named is None:
             return False
         del self.unsettled[actor.actor_id]
-        actor.options = named
+        actor.lies_in(named)
         node.moves.settled_here(actor)
         node.calls.promise(named)
         return True

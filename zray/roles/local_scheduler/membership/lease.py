@@ -122,6 +122,10 @@ class Lease:
         self.ended_at = self.missed_at = NEVER
         self.is_over = False
 
+    def expired(self) -> None:
+        """End the lease: no probe of the head extends it."""
+        self.is_over = True
+
     def begin_to_look(self) -> bool:
         """Whether a probe of the head from outside is due."""
         if self.looked_at >= 0.0 or self.clock - self.granted_at <= LOOK_SECONDS:
@@ -209,7 +213,8 @@ class Suspension:
     def begin(self) -> None:
         """Suspend the node: its lease has expired."""
         if not self.is_on:
-            self.is_on = self.node.members.lease.is_over = True
+            self.is_on = True
+            self.node.members.lease.expired()
             meanwhile: Handlers = {kind: self.handlers[kind] for kind in HEARD}
             meanwhile |= {gcs.NodeLost: self.on_node_lost, HeadChanged: self.on_head_changed, Later: self.on_later}
             self.node.handlers = _Meanwhile(meanwhile, self.keep)

@@ -21,7 +21,8 @@ from ..task import Task
 from .sharing import LOST, Shared
 
 if TYPE_CHECKING:
-    from ..tables import Process, Wait
+    from ..tables import Process
+    from .waits import Wait
 
 # Values of no more bytes are not counted (small_values): an entry and its task weigh as much.
 SMALL_BYTES_MAX = 1024
@@ -136,6 +137,10 @@ class ObjectEntry(Struct, gc=False, eq=False):
     def is_here(self) -> bool:
         """Whether this node has the value, in memory or in a spill file."""
         return self.value is not None or self.is_on_disk
+
+    def leads_to(self, actor: Any) -> None:
+        """Make the object the handle of an Actor of this node, or of a Route to another; None: of no actor."""
+        self.actor = actor
 
     def pushed(self, process: Process | None) -> None:
         """Note the process that is being sent the value; None: the value that was sent is no more."""

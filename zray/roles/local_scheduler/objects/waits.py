@@ -9,13 +9,15 @@ new starts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ....exceptions import ProtocolError
 from ....wire.task_spec import StoredValue
 from ....wire.tasks import AwaitRoom, CancelWait, WaitObjects, WaitReply
 from ...role import on
-from ..tables import Process, Wait
+from ..tables import Process
 from ..task import FORWARDED
 from .table import ObjectEntry
 
@@ -24,6 +26,43 @@ if TYPE_CHECKING:
 
 # The limit for a process: waiting threads, and awaited references, at some 300 bytes each.
 WAITS_MAX = 100_000
+
+
+class Wait(Struct, gc=False, eq=False):
+    """One WaitObjects."""
+
+    process: Any
+    request: int
+    pending: dict[bytes, None]  # ids not here, in order
+    ready: list[bytes]
+    count: int
+    fetch: bool
+    block: bool
+    aside: bool = False
+    limited: bool = False
+    is_over: bool = False  # satisfied or cancelled: only the CPU is awaited, if at all
+    outer: Any = None  # the wait of the same level inside which this one began, in a signal's handler
+
+    def lacks(self, object_id: bytes) -> None:
+        """Wait for an object."""
+        self.pending[object_id] = None
+
+    def has(self, object_id: bytes) -> None:
+        """Count an object as ready from the beginning."""
+        self.ready.append(object_id)
+
+    def gets(self, object_id: bytes) -> None:
+        """Count a missing object as ready."""
+        del self.pending[object_id]
+        self.ready.append(object_id)
+
+    def is_inside(self, outer: Wait | None) -> None:
+        """Go on with another wait of the level after this one."""
+        self.outer = outer
+
+    def ends(self) -> None:
+        """Await no objects any more."""
+        self.is_over = True
 
 
 class Waits:
@@ -51,7 +90,7 @@ class Waits:
             entry = node.objects.retain(object_id)
             is_made_here = entry.task is not None and entry.task.state < FORWARDED
             if entry.is_on_disk and not message.fetch:
-                wait.ready.append(object_id)
+                wait.has(object_id)
                 continue
             if entry.value is None and not is_made_here:
                 if node.generators.is_item(entry):
@@ -59,14 +98,14 @@ class Waits:
                 else:
                     node.remote.want(entry, is_urgent=True)
             if entry.value is not None:
-                wait.ready.append(object_id)
+                wait.has(object_id)
                 self._fetch(wait, entry)
                 continue
-            wait.pending[object_id] = None
+            wait.lacks(object_id)
             entry.watched(wait)
-        process.wait_by_request[message.request] = wait
+        process.begins(wait)
         if self._is_satisfied(wait):
-            wait.is_over = True
+            wait.ends()
             self.finish(wait)
         elif message.block and process.worker is not None:
             node.dispatch.lending.block(process.worker, wait)
@@ -88,7 +127,8 @@ class Waits:
         process = self._who_waits(message.request)
         if process is None:
             return
-        wait = process.wait_by_request[message.request] = Wait(process, message.request, {}, [], 1, False, True)
+        wait = Wait(process, message.request, {}, [], 1, False, True)
+        process.begins(wait)
         if process.worker is not None:
             self.node.dispatch.lending.await_room(process.worker, wait)
 
@@ -114,8 +154,7 @@ class Waits:
         for wait in entry.take_watchers():
             if wait.is_over or entry.object_id not in wait.pending:
                 continue
-            del wait.pending[entry.object_id]
-            wait.ready.append(entry.object_id)
+            wait.gets(entry.object_id)
             holders = entry.holders
             expects_it = holders is wait.process or (type(holders) is set and wait.process in holders)
             if not (expects_it and is_pushed):
@@ -135,7 +174,7 @@ class Waits:
                 self.end(wait)
             return
         if wait is not None:
-            wait.is_over = True
+            wait.ends()
             if wait.block and process.worker is not None:
                 self.node.dispatch.lending.go_on(process.worker, wait)
             else:
@@ -145,7 +184,7 @@ class Waits:
 
     def end(self, wait: Wait) -> None:
         """End a wait: only the CPU of a blocked worker is still awaited."""
-        wait.is_over = True
+        wait.ends()
         if wait.block and wait.process.worker is not None:
             self.node.dispatch.lending.wait_is_over(wait.process.worker, wait)
         else:
@@ -154,7 +193,7 @@ class Waits:
     def finish(self, wait: Wait) -> None:
         """Answer a wait, and release its objects."""
         process = wait.process
-        del process.wait_by_request[wait.request]
+        process.ends(wait)
         self.replies.append((process, WaitReply(wait.request, list(wait.ready))))
         self._let_go(wait)
 
@@ -168,9 +207,9 @@ class Waits:
     def forget_process(self, process: Process) -> None:
         """End all waits of a process that is gone."""
         for wait in list(process.wait_by_request.values()):
-            wait.is_over = True
+            wait.ends()
             self._let_go(wait)
-        process.wait_by_request.clear()
+            process.ends(wait)
 
     def lies_elsewhere(self, entry: ObjectEntry) -> None:
         """Tell the holders of a large result on other nodes that the value stays remote until requested."""

@@ -216,7 +216,7 @@ class ActorNames:
     def registered(self, message: actors.ActorRegistered) -> None:
         """ActorRegistered: the name is granted."""
         if actor := self._registering(message.actor_id):
-            self.node.calls.want_worker(actor, ActorState.PENDING)
+            self.node.calls.want_worker(actor)
 
     @on(actors.ActorNameTaken)
     def name_taken(self, message: actors.ActorNameTaken) -> None:
@@ -309,8 +309,7 @@ class ActorNames:
             self.node.objects.hold(entry, process)
             actor = self.node.calls.actors.get(actor_id)
             if actor is not None and entry.actor is None:
-                actor.is_going = False  # it had calls to end before it left
-                entry.actor = actor
+                actor.is_found(entry)  # it had calls to end before it left
                 if actor.state == ActorState.ALIVE:
                     self.node.objects.place(entry, NOTHING)
         self.node.send(process.address, actors.FindActorReply(question.request, actor_id, message.handle))

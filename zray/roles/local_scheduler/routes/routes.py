@@ -66,7 +66,7 @@ class Routes:
         """Let the handle's object, if known locally, refer to the route."""
         entry = self.node.objects.entries.get(route.actor_id + FIRST_RETURN)
         if entry is not None and entry.actor is None:
-            entry.actor = route
+            entry.leads_to(route)
         return route
 
     def locate(self, route: Route, *, wait: bool = True, lost: str = "") -> None:
@@ -338,7 +338,7 @@ class Routes:
         self.node.calls.wanting_worker_changed()
         entry = self.node.objects.entries.get(route.actor_id + FIRST_RETURN)
         if entry is not None and entry.actor is route:
-            entry.actor = None
+            entry.leads_to(None)
         for task in route.take_all():
             if not self.unpulled.give_up(task):
                 self.node.lifecycle.fail_with(task, error)

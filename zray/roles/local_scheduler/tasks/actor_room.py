@@ -119,7 +119,7 @@ class ActorRoom:
 
     @staticmethod
     def _still_ahead_of(actor: Actor) -> list[tuple[ReadyQueue, Task]]:
-        actor.behind = [(queue, task) for queue, task in actor.behind if task.state == TaskState.READY]
+        actor.stands_behind([(queue, task) for queue, task in actor.behind if task.state == TaskState.READY])
         return actor.behind
 
     def overtakes(self, actor: Actor) -> bool:

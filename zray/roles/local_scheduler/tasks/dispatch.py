@@ -25,7 +25,7 @@ from ....ids import PARENT_HASH_BYTES
 from ....wire import tasks as wire
 from ....wire.scheduling import CENTRAL
 from ....wire.task_spec import StoredValue, TaskSpec
-from ....wire.tasks import LEARNED_BYTES_MAX, LEARNED_COUNT_MAX, STEADY_US, TasksReturned
+from ....wire.tasks import STEADY_US, TasksReturned
 from ...effects import OpenWindow, ReclaimTasks, TasksReclaimed
 from ...kept import Latest
 from ...role import on
@@ -112,8 +112,7 @@ class Batches:
                         and room_us > 0
                         and self._makers_are_ahead(follower, worker)
                     ):
-                        follower.sent(worker)
-                        worker.inflight.append(follower)
+                        worker.is_sent(follower)
                         batch.append(follower)
                         makers.append(follower)
                         count += 1
@@ -154,11 +153,8 @@ class Batches:
         for spec in specs:
             if spec.function_id not in known:
                 function = self.node.functions[spec.function_id]
-                known[spec.function_id] = len(function.code)
-                worker.code_bytes += len(function.code)
+                worker.learns(function)
                 functions.append(function)
-                while len(known) > 1 and (len(known) > LEARNED_COUNT_MAX or worker.code_bytes > LEARNED_BYTES_MAX):
-                    worker.code_bytes -= known.pop(next(iter(known)))
         return functions
 
     def arguments_for(self, worker: Worker, specs: Iterable[TaskSpec]) -> list[wire.Argument]:
@@ -250,8 +246,7 @@ class Dispatch:
 
     def append(self, task: Task, queue: ReadyQueue) -> None:
         """Append a task for local execution to a queue of `queues`."""
-        task.enqueued()
-        queue.tasks.append(task)
+        task.enters(queue.tasks)
         self.ready_count += 1
         self.is_dirty = True
 
@@ -270,7 +265,7 @@ class Dispatch:
         if queue.is_in_group and self.node.groups.is_elsewhere(task):
             self.node.groups.enqueue(task, queue)
             return
-        queue.tasks.appendleft(task)
+        queue.add_first(task)
         self.ready_count += 1
         self.is_dirty = True
 
@@ -285,9 +280,7 @@ class Dispatch:
             queue = queues[key] = ReadyQueue(task.job, *key, task.options, task.options.resources)
             where = queue.options.where
             is_guest = self.node.members.is_guest and not self.node.strategies.is_bound(where)
-            queue.is_infeasible = is_guest or not self.node.resources.could_ever_fit(queue.resources)
-            queue.is_choosy = queue.is_infeasible or where is not None
-            queue.is_in_group = where is not None and bool(where.group)
+            queue.may_not_run(is_infeasible=is_guest or not self.node.resources.could_ever_fit(queue.resources))
         if not queue.tasks and queue not in self.queues:
             queue.waits(self.node.pool.lease_count)
             self.queues.append(queue)
@@ -312,8 +305,7 @@ class Dispatch:
     def cancel_job(self, job: Job) -> None:
         """Cancel all tasks of a job without a driver, except running tasks."""
         for queue in job.queues.values():
-            self.ready_count -= len(queue.tasks)
-            queue.tasks.clear()
+            self.ready_count -= len(queue.take_all())
         self.queues = deque(queue for queue in self.queues if queue.job is not job)
         doomed = [
             task
@@ -454,9 +446,9 @@ class Dispatch:
 
     def leave_worker(self, task: Task, worker: Worker) -> None:
         """Remove from the worker a task that ran in a nested frame, or was returned."""
-        if task in worker.inflight:
-            worker.inflight.remove(task)
-        elif worker.frames and worker.frames[-1].task is task:
+        if worker.has_not(task):
+            return
+        if worker.frames and worker.frames[-1].task is task:
             self.lending.end(worker)
             wait = worker.frames[-1].wait
             if wait is not None and wait.is_over:
@@ -472,7 +464,7 @@ class Dispatch:
         if worker is None:
             return
         if message.drained:
-            worker.stale = max(0, worker.stale - len(message.task_ids))
+            worker.threw_out(len(message.task_ids))
         for task_id in reversed(message.task_ids):
             task = self.node.tasks.get(task_id)
             if task is not None and task.worker is worker and not message.drained:
@@ -492,9 +484,7 @@ class Dispatch:
             self.node.cancels.was_sought(message.sought)
 
     def _take_back(self, worker: Worker, count: int) -> None:
-        worker.stale += count
-        for _ in range(count):
-            task = worker.inflight.pop()
+        for task in worker.take_last(count):
             if task.state != TaskState.DONE:  # it has ended with who had asked for it
                 self.requeue(task)
         if worker.has_ended_tasks:

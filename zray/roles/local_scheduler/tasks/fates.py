@@ -166,7 +166,7 @@ class Fates:
         elif task.state >= FORWARDED:
             self.ended_elsewhere(task)
         elif task.state == TaskState.SENT and worker is not None:
-            worker.has_ended_tasks = True
+            worker.has_ended_some(are_left=True)
             if task.spec.task_id in node.cancels.asked:
                 node.after(CLEAN_UP_SECONDS, self._reclaim, worker)  # it is being interrupted, and may clean up
             else:
@@ -181,13 +181,8 @@ class Fates:
     def take_out(self, task: Task) -> None:
         """Remove a ready task from its queue."""
         queue = task.job.queues.get((task.depth, task.spec.options))
-        if queue is not None and queue.tasks and queue.tasks[-1] is task:
-            queue.tasks.pop()  # the youngest are ended first
-        elif queue is not None and task in queue.tasks:
-            queue.tasks.remove(task)
-        else:
-            return  # it waits for a place elsewhere (strategies, groups)
-        self.node.dispatch.ready_count -= 1
+        if queue is not None and queue.remove(task):  # else it waits for a place elsewhere (strategies, groups)
+            self.node.dispatch.ready_count -= 1
 
     # --- tasks on other nodes ---
 
@@ -235,7 +230,7 @@ class Fates:
         tasks = _tasks_of(worker)
         others = [task for task in tasks if task.state != TaskState.DONE]
         if len(others) == len(tasks):
-            worker.has_ended_tasks = False
+            worker.has_ended_some(are_left=False)
         elif all(task.options.max_retries for task in others):
             self.node.pool.kill(worker)
 

@@ -47,8 +47,9 @@ from ....wire.task_spec import StoredValue
 from ....wire.tasks import StartTasks
 from ...effects import ReclaimTasks
 from ..gpus import Shares
+from ..objects.waits import Wait
 from ..resources import cpu_of
-from ..tables import ReadyQueue, Wait, Worker, WorkerState
+from ..tables import ReadyQueue, Worker, WorkerState
 from ..task import Task, TaskState
 from .actor_room import SHORT_TASK_SECONDS
 
@@ -163,12 +164,12 @@ class Lending:
     def begin(self, worker: Worker, resources: dict[str, int], depth: int, task: Task | None = None) -> Frame:
         """Add a level that takes the given resources."""
         frame = Frame(resources, depth, self.node.now, self.node.resources.take(resources), task)
-        worker.frames.append(frame)
+        worker.stacks(frame)
         return frame
 
     def end(self, worker: Worker) -> None:
         """End the top level; threads of the level may wait on."""
-        frame = worker.frames.pop()
+        frame = worker.unstacks()
         self._give_back(worker, frame)
         self._end_aside(frame)
         self.dispatch.is_dirty = True
@@ -176,9 +177,8 @@ class Lending:
 
     def end_all(self, worker: Worker) -> None:
         """End all levels of a worker that is gone."""
-        for frame in worker.frames:
+        for frame in worker.unstacks_all():
             self._give_back(worker, frame)
-        worker.frames.clear()
         self.dispatch.idle_leases = [other for other in self.dispatch.idle_leases if other is not worker]
         self.dispatch.is_dirty = True
         self.node.calls.wanting_worker_changed()
@@ -196,7 +196,7 @@ class Lending:
             return
         frame = worker.frames[-1]
         if wait.aside and frame.wait is not None:
-            wait.is_over = True  # it is lent already
+            wait.ends()  # it is lent already
             self.node.waits.finish(wait)
             return
         share, had_lent = self._share_of(worker, frame), frame.state >= LENDS
@@ -217,7 +217,8 @@ class Lending:
     def _begin(self, worker: Worker, frame: Frame, wait: Wait, event: Event) -> None:
         """Begin a wait of the level: the level owes nothing, and is not about to go on."""
         self._end_aside(frame)
-        wait.outer, frame.wait = frame.wait, wait
+        wait.is_inside(frame.wait)
+        frame.wait = wait
         self._happened(worker, frame, event)
 
     def _take_back(self, worker: Worker) -> None:
@@ -228,7 +229,7 @@ class Lending:
         """End the level's wait if the wait is aside: the CPU stays lent, or is nobody's any more."""
         wait = frame.wait
         if wait is not None and wait.aside:
-            wait.is_over = True
+            wait.ends()
             frame.wait = None
             self.node.waits.finish(wait)
 
@@ -266,8 +267,7 @@ class Lending:
             taken = (entries.get(object_id) for object_id in (*task.spec.deps, *task.spec.holds))
             if any(entry is not None and type(entry.value) is StoredValue for entry in taken):
                 if place:
-                    del queue.tasks[place]
-                    queue.tasks.appendleft(task)
+                    queue.move_first(place)
                 return True
         return any(worker.frames[-1].depth < queue.depth for worker in self.writers.values())
 
@@ -341,7 +341,7 @@ class Lending:
             while inner is not None and inner.outer is not wait:
                 inner = inner.outer
             if inner is not None:
-                inner.outer = wait.outer
+                inner.is_inside(wait.outer)
 
     def _take_nested_back(self, worker: Worker) -> None:
         """Take back the task of the worker's top level: sent, but not begun, since the thread was in the wait below."""
@@ -493,7 +493,7 @@ class BehindWaits:
             is_apart = is_generator or frame.wait.limited
             if is_apart and node.pool.start_beyond_cap(queue, is_limited=not is_generator):
                 continue
-            queue.tasks.remove(task)
+            queue.remove(task)
             self.dispatch.ready_count -= 1
             if node.objects.on_disk and node.spilling.lacks(task):
                 node.stages.wait_ends(task, TaskState.WAITING)

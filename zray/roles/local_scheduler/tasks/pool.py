@@ -206,12 +206,12 @@ class WorkerPool:
             self.node.reject("a worker that was not ordered")
             return
         self.failures = 0
-        worker.process = Process(message.process, "worker", message.pid, Job(b"", JobFacts()))  # nobody's yet
-        worker.process.worker = worker
+        process = Process(message.process, "worker", message.pid, Job(b"", JobFacts()))  # nobody's yet
+        worker.joins(process)
+        self.node.processes[message.process] = process
         self.node.changes.worker(worker, State.ALIVE, pid=message.pid)
-        self.node.processes[message.process] = worker.process
         if self.node.small_values.are_many:
-            self.node.small_values.tell(worker.process)
+            self.node.small_values.tell(process)
         self.has_nothing_to_do(worker)
 
     @on(effects.WorkerStartFailed)
@@ -242,8 +242,10 @@ class WorkerPool:
         node = self.node
         for queue in list(node.dispatch.queues):
             while queue.tasks and queue.options.environment.packages == packages:
+                task = queue.tasks[0]
+                queue.remove(task)
                 node.dispatch.ready_count -= 1
-                node.lifecycle.fail(queue.tasks.popleft(), error, reason)
+                node.lifecycle.fail(task, error, reason)
         node.calls.no_worker_to_be_had(packages, "ActorDiedError" if error == "WorkerCrashedError" else error, reason)
 
     # --- idle workers ---
@@ -301,7 +303,7 @@ class WorkerPool:
             return self.hosts.take_in(actor, worker)
         self.happened(worker, "made an actor")
         self._give_to(worker, actor.job, environment)
-        worker.actor = actor
+        worker.is_made(actor)
         self.node.memory.leased(worker, actor.options.resources)
         return worker
 
@@ -329,7 +331,7 @@ class WorkerPool:
         if worker.host is not None:
             self.hosts.end(worker, is_killed=True)
             return
-        worker.error = error or worker.error
+        worker.dies_of(error)
         self.node.perform(effects.KillWorker(worker.address))
 
     def retire(self, worker: Worker) -> None:
@@ -367,13 +369,10 @@ class WorkerPool:
         """
         heir = Job(job.job_id, replace(job.facts, is_heir=True))
         if worker is not None:
-            assert worker.process is not None
-            worker.job = worker.process.job = heir
+            worker.belongs_to(heir, worker.environment)
         for actor in actors:
             if actor.options.detached:
-                actor.job = actor.creation.job = heir
-                for task in (*actor.inflight.values(), *actor.queue):
-                    task.job = heir
+                actor.outlives(heir)
                 self.node.function_table.outlives(actor, job)
 
     @on(effects.WorkerExited)
@@ -395,8 +394,7 @@ class WorkerPool:
         if not self.idle.get(key, True):
             del self.idle[key]  # perhaps the last one of this job, or environment
         nested = [frame.task for frame in worker.frames if frame.task is not None]
-        inflight = list(worker.inflight)
-        worker.inflight.clear()
+        inflight = worker.take_all()
         node.dispatch.lending.end_all(worker)
         if worker.actor is not None:
             node.ends.worker_exited(worker.actor, message)
