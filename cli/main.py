@@ -16,7 +16,7 @@ COMMANDS = {
     "dashboard": "Serve a page that shows what a session does.",
     "debug": "Attach to a task that stands at a breakpoint, with pdb.",
     "determinism": "Run a program with several numbers of workers and with deaths, and compare its tasks.",
-    "doctor": "Find out why this machine cannot join a cluster.",
+    "doctor": "Say what is wrong on this machine, with what starts clusters, or on the way to one.",
     "down": "End a cluster that `zray up` has started.",
     "drain": "Have a node finish its tasks, hand over its objects, and leave.",
     "exec": "Run a command on the head of a cluster of `zray up`, or on all hosts.",

@@ -181,6 +181,71 @@ def look(request):
     return found
 
 
+def examine(request):
+    """Facts on the host that a cluster depends on; the port of the request is tried, if it has one."""
+    import resource
+    import time
+
+    folder = os.environ.get("ZRAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "time": time.time(),
+        "memory": memory,
+        "shared": room_in("/dev/shm") if os.access("/dev/shm", os.W_OK) else None,
+        "files": hard_limit(resource.RLIMIT_NOFILE, resource),
+        "folder": folder,
+        "disk": (room_in(folder) or [0, 0])[1],
+        "port": request["port"],
+        "port_taken": bool(request["port"]) and is_taken(request["port"]),
+        "logins": login_limit(),
+    }
+
+
+def room_in(folder):
+    """Return [total, free] bytes of a file system; None: the folder is absent."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return None
+    if not status.f_blocks:  # a tmpfs without a limit
+        return [1 << 62, 1 << 62]
+    return [status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize]
+
+
+def hard_limit(kind, resource):
+    hard = resource.getrlimit(kind)[1]
+    return 1 << 30 if hard == resource.RLIM_INFINITY else hard
+
+
+def is_taken(port):
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return True
+    return False
+
+
+def login_limit(folder="/etc/ssh"):
+    """Return MaxStartups of sshd; "": its files do not say, or cannot be read."""
+    paths = [os.path.join(folder, "sshd_config")]
+    try:
+        further = os.path.join(folder, "sshd_config.d")
+        paths = [os.path.join(further, name) for name in sorted(os.listdir(further))] + paths
+    except OSError:
+        pass
+    for path in paths:  # the first one counts
+        try:
+            with open(path, errors="replace") as file:
+                found = re.search(r"^[ \t]*MaxStartups[ \t=]+(\S+)", file.read(), re.I | re.M)
+        except OSError:
+            continue
+        if found:
+            return found.group(1)
+    return ""
+
+
 def compare(request):
     """The files that are absent or other than those of the launcher."""
     return {"differing": [place for place, *facts in request.get("files", []) if differs(place, *facts)]}
@@ -464,6 +529,7 @@ def nothing(request):
 DEEDS = {
     "signal": nothing,
     "look": look,
+    "examine": examine,
     "compare": compare,
     "file": write_file,
     "read": read_files,

@@ -116,6 +116,8 @@ def ssh(network):
 
 
 def test_three_hosts_come_up_run_a_program_and_go(ssh):
+    done, _ = ssh.zray("doctor", "--for", "up", "--hosts", "hosts.yaml")
+    assert done.stdout.count(": Ssh logs in; zray ") == 3 and not ssh.hosts[0].node_pids()
     done, seconds = ssh.zray("up", "hosts.yaml")
     print(f"up: {seconds:.2f} s")
     assert set(last_lines(done)) >= {host.address for host in ssh.hosts}
