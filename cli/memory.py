@@ -11,7 +11,6 @@ import click
 from .cancel import address_of
 
 STATES = {"MEMORY": "memory", "DISK": "disk", "MESSAGE": "message", "COMING": "on its way", "PENDING": "not made"}
-HOLDERS_SHOWN = 3
 UNKNOWN = "small values and copies"
 
 
@@ -71,20 +70,12 @@ def _names(state: Any) -> dict[int, str]:
 
 def _holders(rows: list[Any], names: dict[int, str]) -> dict[str, str]:
     """Say which processes refer to the values of each place, those with most of them first."""
+    from zray.host.driver.leaks import holders_in_words
+
     counts: dict[str, Counter[int]] = {}
     for row in rows:
-        counts.setdefault(row.call_site, Counter())[row.pid] += row.pid > 0
-    found = {}
-    for made, count in counts.items():
-        pids = [pid for pid, number in count.most_common() if number]
-        told = [_name(pid, names) for pid in pids[:HOLDERS_SHOWN]]
-        further = [f"{len(pids) - HOLDERS_SHOWN:,} more"] if len(pids) > HOLDERS_SHOWN else []
-        found[made] = ", ".join([*told, *further]) or "tasks or values"
-    return found
-
-
-def _name(pid: int, names: dict[int, str]) -> str:
-    return names.get(pid) or f"pid {pid}"
+        counts.setdefault(row.call_site, Counter()).update([row.pid] if row.pid else [])
+    return {made: holders_in_words(count, names) for made, count in counts.items()}
 
 
 def _show_places(summary: dict[str, Any], holders: dict[str, str]) -> None:
@@ -118,8 +109,11 @@ def _show_objects(objects: list[dict[str, Any]], names: dict[int, str]) -> None:
 
 
 def _users(references: list[dict[str, Any]], names: dict[int, str]) -> str:
-    users = [f"{_name(each['pid'], names)} ({_how(each)})" for each in references if each["pid"]]
-    return ", ".join(users) or ("tasks or values" if references[0]["type"] == "USED_BY_PENDING_TASK" else "other nodes")
+    from zray.host.driver.leaks import NO_PROCESS
+
+    pids = [(each["pid"], _how(each)) for each in references if each["pid"]]
+    users = [f"{names.get(pid) or f'pid {pid}'} ({how})" for pid, how in pids]
+    return ", ".join(users) or (NO_PROCESS if references[0]["type"] == "USED_BY_PENDING_TASK" else "other nodes")
 
 
 def _how(reference: dict[str, Any]) -> str:

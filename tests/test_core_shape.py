@@ -137,6 +137,11 @@ ADDED = {
         "statements": 60,
         "lines of imports": 12,
     },
+    "holders in words and the id of the boot, in one place": {
+        "code lines": -2,
+        "statements": -3,
+        "lines of imports": 3,
+    },
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -54,8 +54,8 @@ def test_few_of_many_holders_are_named():
     rows = [SimpleNamespace(call_site="a", pid=pid) for pid in (1, 2, 2, 3, 4, 5)]
     rows += [SimpleNamespace(call_site="b", pid=0)]
     assert memory._holders(rows, {2: "actor Store pid 2"}) == {
-        "a": "actor Store pid 2, pid 1, pid 3, 2 more",
-        "b": "tasks or values",
+        "a": "actor Store pid 2, pid 1, pid 3, 2 more processes",
+        "b": "tasks or other values",
     }
 
 

@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .durable import Entry, StoreBroken, StoreDamaged, StoreError, StoreFull, StoreLocked
+from .owner import boot_id
 from .records import ENDS_SNAPSHOT, LOG, PAGE, SNAPSHOT, Scan, pack_file_header, pack_records
 from .sweeper import check_private
 
@@ -32,7 +33,6 @@ _NAME = re.compile(r"(log|snapshot)-(\d{20})")
 _PAGE = re.compile(r"page-(\d{20})")
 # Unsynced bytes of a snapshot: the end of a snapshot must not hold up appends meanwhile.
 SYNC_BYTES = 4 << 20
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 # The file layer, by name: tests replace it by failing functions.
 _write = os.write
@@ -429,11 +429,9 @@ def lock_folder(folder: str) -> int:
         os.close(descriptor)
         owner = owner or "another process"
         raise StoreLocked(f"{folder} is in use by {owner}", owner) from error
-    with open(_BOOT_ID) as file:
-        boot_id = file.read().strip()
     try:
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} of boot {boot_id}\n".encode(), 0)
+        os.pwrite(descriptor, f"process {os.getpid()} of boot {boot_id()}\n".encode(), 0)
     except OSError as error:
         os.close(descriptor)
         raise OSError(error.errno, error.strerror, folder) from error  # which disk is full

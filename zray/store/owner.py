@@ -18,12 +18,15 @@ def in_words() -> str:
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
+def boot_id() -> str:
+    """Return the id of the machine's boot; "": it is not known."""
+    return _line(_BOOT_ID)
+
+
 def place() -> str:
     """Return machine, boot, namespace, pid and start time of this process."""
     machine = f"{socket.gethostname()}/{_line(_MACHINE_ID)}"
-    return " ".join(
-        (machine, _line(_BOOT_ID), os.readlink("/proc/self/ns/pid"), str(os.getpid()), _started(os.getpid()))
-    )
+    return " ".join((machine, boot_id(), os.readlink("/proc/self/ns/pid"), str(os.getpid()), _started(os.getpid())))
 
 
 def has_ended(its_place: str) -> bool:

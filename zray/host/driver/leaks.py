@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...exceptions import ZrayError
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 2.0
 PLACES_SHOWN = 20
 HOLDERS_SHOWN = 3
+# What refers to a value to which no process does.
+NO_PROCESS = "tasks or other values"
 SMALL = "small values, and values that are not made yet"
 
 
@@ -63,7 +67,8 @@ def lines_of(objects: list[ObjectFact], work: WorkListed, job_id: bytes, pid: in
     for made, facts in ranked[:PLACES_SHOWN]:
         count, size = len(facts), in_bytes(sum(fact.size for fact in facts))
         values = f"{count:,} value{'s' * (count > 1)}, {size}"
-        lines.append(f"  {values}: {printable(made)}; by {_holders(facts, names)}")
+        counts = Counter(pid for fact in facts for pid in {*fact.holders, *fact.readers})
+        lines.append(f"  {values}: {printable(made)}; by {holders_in_words(counts, names)}")
     if len(ranked) > PLACES_SHOWN:
         lines.append(f"  and those of {len(ranked) - PLACES_SHOWN:,} other places")
     return lines
@@ -74,14 +79,15 @@ def _count(sizes: list[int]) -> str:
     return f"{len(sizes):,} values ({size}) are" if len(sizes) > 1 else f"1 value ({size}) is"
 
 
-def _holders(facts: list[ObjectFact], names: dict[int, str]) -> str:
-    """Say who refers to values, those with most of them first."""
-    counts: dict[int, int] = {}
-    for fact in facts:
-        for pid in {*fact.holders, *fact.readers}:
-            counts[pid] = counts.get(pid, 0) + 1
+def holders_in_words(counts: Mapping[int, int], names: Mapping[int, str]) -> str:
+    """Say which processes refer to values, those with most of them first.
+
+    Args:
+        counts: of the values that a process refers to, by its pid.
+        names: of processes, by their pids.
+    """
     ranked = sorted(counts, key=lambda pid: (-counts[pid], pid))
     found = [names.get(pid, f"pid {pid}") for pid in ranked[:HOLDERS_SHOWN]]
     if len(ranked) > HOLDERS_SHOWN:
         found.append(f"{len(ranked) - HOLDERS_SHOWN:,} more processes")
-    return ", ".join(found) or "tasks or other values"
+    return ", ".join(found) or NO_PROCESS
