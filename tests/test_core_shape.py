@@ -133,9 +133,9 @@ ADDED = {
     "ends of async generators that wait for draws": {"code lines": 5, "statements": 4},
     "messages that overtake chunks of objects": {
         "files": 1,
-        "code lines": 71,
-        "statements": 60,
-        "lines of imports": 12,
+        "code lines": 99,
+        "statements": 85,
+        "lines of imports": 15,
     },
     "holders in words and the id of the boot, in one place": {
         "code lines": -2,

@@ -1,5 +1,7 @@
 """Bulk data of a link: later messages overtake it, it arrives whole and in order, also after a break."""
 
+import os
+
 import pytest
 
 from tests.host.wires import Host, Wire, are_up, beat, join, pump
@@ -90,3 +92,24 @@ def test_messages_to_a_host_that_is_down_stay_in_two_rows(held):
     head.say("objects", node.role("objects"), *chunks(3), PullObject(OBJECT, TICKET, 0, 1))
     assert len(neighbour.lane.waiting) == 3
     assert [type(message) for letter in neighbour.backlog for message in letter.messages] == [PullObject]
+
+
+def test_pieces_of_several_chunks_are_cut_on_a_slow_line_and_whole_on_a_fast_one(held):
+    head, node, _ = held
+    lane = head.links.by_host[node.name].lane
+    head.links.hang_up(head.links.by_host[node.name])
+    data = os.urandom(3 * CHUNK_BYTES + 5)
+    refs = (b"r" * 20,)
+    head.say("objects", node.role("objects"), ObjectChunk(OBJECT, TICKET, 9 << 20, 1 << 20, Bulk(data), refs))
+    whole = lane.waiting[0]
+    found = []
+    while letters := lane.following():
+        (message,) = letters[0].messages
+        found.append((message.offset, bytes(message.data.data), message.contained))
+    places = [(start, (1 << 20) + start) for start in range(0, len(data), CHUNK_BYTES)]
+    assert found == [
+        (offset, data[start : start + CHUNK_BYTES], refs if start == 0 else ()) for start, offset in places
+    ]
+    lane.waiting.append(whole)
+    lane._pace = 1e9
+    assert lane.following() == [whole]

@@ -103,6 +103,17 @@ class Host:
     def messages(self):
         return [message for _, _, message in self.heard]
 
+    def objects(self):
+        """Objects that have come in chunks, as (size, bytes): no byte is missing, there twice or out of order."""
+        found = []
+        for message in self.messages():
+            if not message.offset:
+                found.append((message.size, b""))
+            size, data = found[-1]
+            assert (message.size, message.offset) == (size, len(data))
+            found[-1] = size, data + bytes(message.data.data)
+        return found
+
     def has_logged(self, text):
         return any(text in line for line in self.lines)
 

@@ -7,16 +7,20 @@ nodes would exchange large values in turns.
 
 A connection therefore gets a piece of bulk data whenever it has taken the piece before it.  libzmq releases the memory
 of a piece when it begins to send the piece.  The kernel takes little more than it can send soon
-(tcp_connections.UNSENT_BYTES_MAX).
+(tcp_connections.UNSENT_BYTES_MAX).  The slower a line is, the shorter are the pieces.
 """
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
+from ...roles.object_manager.pulls import CHUNK_BYTES
 from ...wire.codec import Letter
 from ...wire.link import Parts
 from ...wire.message import Bulk, Local
@@ -27,6 +31,11 @@ if TYPE_CHECKING:
 
 # A connection gets no further piece while it has so many bytes that it has not begun to send.
 WAITING_BYTES_MAX = 256 << 10
+# A piece of several chunks is cut where the line takes longer for it.  Pieces cost time of the CPU: on a fast line, so
+# many would be slower.
+PIECE_SECONDS = 0.003
+# The pace of a line is the average of so long at least: the first bytes after a pause only fill buffers.
+PACE_SECONDS = 0.01
 
 
 class Released(Local):
@@ -50,6 +59,8 @@ class BulkLane:
         # Memory that the connection has not begun to send: by the number of a weak reference, that and the bytes.
         self._given: dict[int, tuple[Any, int]] = {}
         self._given_bytes = 0
+        self._pace = 0.0  # bytes/s
+        self._begun_bytes, self._since = 0, 0.0  # what the connection has begun to send since then
         self._released: deque[int] = deque()  # numbers out of these, from other threads
 
     def without_bulk(self, letters: list[Letter]) -> list[Letter]:
@@ -58,6 +69,8 @@ class BulkLane:
         for letter in letters:
             kept = [message for message in letter.messages if type(message) is not ObjectChunk]
             if len(kept) < len(letter.messages):
+                if not self.waiting:  # the line may have been idle
+                    self._begun_bytes, self._since = 0, time.monotonic()
                 for message in letter.messages:
                     if type(message) is ObjectChunk:
                         self.waiting.append(Letter(letter.source, letter.target, [message]))
@@ -68,9 +81,30 @@ class BulkLane:
 
     def following(self) -> list[Letter]:
         """Return the next message that the connection has room for, and remove it; none: an empty list."""
+        begun = 0
         while self._released:
-            self._given_bytes -= self._given.pop(self._released.popleft(), (None, 0))[1]
-        return [self.waiting.popleft()] if self.waiting and self._given_bytes < WAITING_BYTES_MAX else []
+            begun += self._given.pop(self._released.popleft(), (None, 0))[1]
+        if begun:
+            self._given_bytes -= begun
+            self._begun_bytes += begun
+            now = time.monotonic()
+            if now - self._since >= PACE_SECONDS:
+                self._pace = self._begun_bytes / (now - self._since)
+                self._begun_bytes, self._since = 0, now
+        return [self._first_piece()] if self.waiting and self._given_bytes < WAITING_BYTES_MAX else []
+
+    def _first_piece(self) -> Letter:
+        """Return the first message, or as many chunks of it as the line takes in PIECE_SECONDS, and remove them."""
+        letter = self.waiting[0]
+        chunk: Any = letter.messages[0]
+        length = max(1, int(self._pace * PIECE_SECONDS) // CHUNK_BYTES) * CHUNK_BYTES
+        if len(chunk.data) <= length:
+            return self.waiting.popleft()
+        data = memoryview(chunk.data.data)
+        first, rest = structs.replace(chunk, data=Bulk(data[:length])), structs.replace(chunk, data=Bulk(data[length:]))
+        rest.offset, rest.contained = chunk.offset + length, ()
+        self.waiting[0] = Letter(letter.source, letter.target, [rest])
+        return Letter(letter.source, letter.target, [first])
 
     def watched(self, frame: Parts) -> Parts:
         """Return the frame with memory whose release by the connection is noticed."""

@@ -41,7 +41,7 @@ GIVES_MAX = 2
 # The orders of a puller that waits for a slot: as many as it may have chunks under way.
 ORDERS_MAX = 64
 # The number of adjacent chunks sent as one piece: larger pieces exceed the caches.
-PIECE_CHUNKS = 2
+PIECE_CHUNKS = 8
 # A node is slow if it takes this many times as long as another, when both took more than the first few chunks.
 SLOW_FACTOR = 4
 PACED_BYTES_MIN = 1 << 20

@@ -2,14 +2,15 @@
 
 The rounds and parts are those of `exchange.py`, but longer.  Each rank puts its contributions into the store of its
 node, fetches those to its own part, adds them in the order of the ranks, and puts the result, which all others fetch.
-So each node sends and receives as much as in a ring, in both directions at once.  Results of a round travel together
-with the contributions to the next one.
+So each node sends and receives as much as in a ring, in both directions at once.  Contributions are announced two
+rounds ahead: they travel while a rank adds those to the round before, and tells of the result.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,8 +30,12 @@ NAMESPACE = "zray.util.collective"
 # All that a message carries to a rank: so little that it is no value of the store.
 MESSAGE_BYTES_MAX = 90 << 10
 # Of a part, and of all parts of a round.
-PART_BYTES_MAX = 8 << 20
-ROUND_BYTES_MAX = 64 << 20
+PART_BYTES_MAX = 4 << 20
+ROUND_BYTES_MAX = 32 << 20
+# A large tensor has so many rounds, unless parts would be smaller than this.
+ROUNDS_MIN, PART_BYTES_MIN = 3, 1 << 20
+# The contributions to so many rounds are announced ahead.
+LEAD = 2
 # A rank that waits for so long looks for lost nodes.
 LOOK_SECONDS = 1.0
 # So long other ranks leave the making of the board to rank 0, and wait between looks, at first.
@@ -101,6 +106,7 @@ class Seat:
         self._board = board
         self._generator = generator  # its end is the end of this member
         self._number = number
+        self._coming: dict[Any, None] = {}  # refs whose values are not here yet
 
     def exchange(
         self, header: Header | None, payloads: dict[int, Any], peer: int | None = None
@@ -130,8 +136,7 @@ class Seat:
         Raises:
             CollectiveGroupError: the board, or the node of a member, is gone.
         """
-        while not objects.wait([ref], timeout=LOOK_SECONDS)[0]:
-            self._look_for_lost_nodes()
+        self._wait([ref])
         try:
             return objects.get(ref)
         except RayActorError:
@@ -140,15 +145,36 @@ class Seat:
                 f"Group {self.group!r} is over: the process in which its members meet has ended."
             ) from None
 
-    def fetch(self, refs: dict[Any, Any]) -> dict[Any, Any]:
-        """Return the values of refs, by their keys; None stands for no value.
+    def expect(self, refs: dict[int, Any]) -> None:
+        """Have the values of refs brought to this node while it waits for anything else.  Arguments as of `fetch`."""
+        self._coming.update((ref, None) for ref in refs.values() if ref is not None)
+
+    def _wait(self, refs: list[Any]) -> None:
+        """Wait for values, while those that are expected come too.
+
+        Raises:
+            CollectiveGroupError: the node of a member is lost.
+        """
+        missing = dict.fromkeys(refs)
+        while missing:
+            ready, _ = objects.wait([*(missing | self._coming)], timeout=LOOK_SECONDS)
+            if not ready:
+                self._look_for_lost_nodes()
+            for ref in ready:
+                missing.pop(ref, None)
+                self._coming.pop(ref, None)
+
+    def fetch(self, refs: dict[int, Any]) -> dict[int, Any]:
+        """Return the values of refs, by rank; None stands for no value.
 
         Raises:
             CollectiveGroupError: a value is lost with the node of its member.
         """
-        keys = [key for key, ref in refs.items() if ref is not None]
+        ranks = [rank for rank, ref in refs.items() if ref is not None]
+        wanted = [refs[rank] for rank in ranks]
+        self._wait(wanted)
         try:
-            return dict(zip(keys, objects.get([refs[key] for key in keys]), strict=True))
+            return dict(zip(ranks, objects.get(wanted), strict=True))
         except ZrayError as error:
             self._look_for_lost_nodes()
             raise CollectiveGroupError(f"Group {self.group!r} is over: a value of a member is lost: {error}") from error
@@ -226,28 +252,25 @@ class RemoteExchange:
             if is_taken and vector.size:
                 combined(self._in_order(vector, elements(found, vector)), combine, vector)
             return
-        rounds = Rounds(vector.size, self.size, self.part_bytes // vector.dtype.itemsize)
-        result = None
-        for turn in range(rounds.number + 1):
-            payloads: dict[int, Any] = {}
-            for other in self.others:
-                part = put(vector, rounds.part(turn, other)) if turn < rounds.number else None
-                payloads[other] = part, result if other in takers else None
-            found = self._exchange(header if turn == 0 else None, payloads)
-            parts = {(kind, other): found[other][kind] for kind in (0, 1) for other in self.others}
-            values = self.seat.fetch(parts)
-            for other in self.others if is_taken and turn > 0 else ():
-                begin, count = rounds.part(turn - 1, other)
-                if count:
-                    vector[begin : begin + count] = values[1, other]
-            if turn < rounds.number:
-                begin, count = rounds.part(turn, self.rank)
-                own = vector[begin : begin + count]
-                sums = own if is_taken else numpy.empty_like(own)
-                if count:
-                    contributions = {other: values[0, other] for other in self.others}
-                    combined(self._in_order(own, contributions), combine, sums)
-                result = put(sums, (0, count))
+        rounds = self._cut(vector.size, self.size, vector.dtype.itemsize)
+
+        def give(turn: int) -> dict[int, Any]:
+            return {other: put(vector, rounds.part(turn, other)) for other in self.others}
+
+        def work(turn: int, contributions: dict[int, Any]) -> dict[int, Any]:
+            begin, count = rounds.part(turn, self.rank)
+            own = vector[begin : begin + count]
+            sums = own if is_taken else numpy.empty_like(own)
+            if count:
+                combined(self._in_order(own, contributions), combine, sums)
+            return dict.fromkeys(takers, put(sums, (0, count)))
+
+        def take(turn: int, results: dict[int, Any]) -> None:
+            for other, result in results.items() if is_taken else ():
+                begin, count = rounds.part(turn, other)
+                vector[begin : begin + count] = result
+
+        self._run(header, rounds.number, give, work, take)
 
     def reducescatter(self, header: Header, output: Flat, inputs: Sequence[Flat], combine: Combiner) -> None:
         """Write the result of all ranks for the tensor of this rank's number to `output`."""
@@ -257,13 +280,17 @@ class RemoteExchange:
             if own.size:
                 combined(self._in_order(own, elements(found, own)), combine, vector)
             return
-        rounds = Rounds(own.size, 1, self.part_bytes // own.dtype.itemsize)
-        for turn in range(rounds.number):
-            begin, count = place = rounds.part(turn, 0)
-            payloads = {other: put(inputs[other].vector, place) for other in self.others}
-            values = self.seat.fetch(self._exchange(header if turn == 0 else None, payloads))
-            parts = self._in_order(own[begin : begin + count], values)
+        rounds = self._cut(own.size, 1, own.dtype.itemsize)
+
+        def give(turn: int) -> dict[int, Any]:
+            return {other: put(inputs[other].vector, rounds.part(turn, 0)) for other in self.others}
+
+        def work(turn: int, contributions: dict[int, Any]) -> None:
+            begin, count = rounds.part(turn, 0)
+            parts = self._in_order(own[begin : begin + count], contributions)
             combined(parts, combine, vector[begin : begin + count])
+
+        self._run(header, rounds.number, give, work)
 
     def allgather(self, header: Header, outputs: Sequence[Flat], tensor: Flat) -> None:
         """Write the tensor of each rank to the output of that number."""
@@ -298,14 +325,82 @@ class RemoteExchange:
             for rank in others if length else ():
                 targets[rank][...] = numpy.frombuffer(found[rank], OCTET)
             return
-        rounds = Rounds(length, 1, self.part_bytes)
-        for turn in range(rounds.number):
-            begin, count = place = rounds.part(turn, 0)
-            payloads = {} if source is None else {EVERYONE: put(source, place)}
-            found = self._exchange(header if turn == 0 else None, payloads, peer)
-            values = self.seat.fetch({rank: found[rank] for rank in others})
+        rounds = self._cut(length, 1, 1)
+
+        def give(turn: int) -> dict[int, Any]:
+            return {} if source is None else {EVERYONE: put(source, rounds.part(turn, 0))}
+
+        def work(turn: int, found: dict[int, Any]) -> None:
+            begin, count = rounds.part(turn, 0)
             for rank in others:
-                targets[rank][begin : begin + count] = values[rank]
+                targets[rank][begin : begin + count] = found[rank]
+
+        self._run(header, rounds.number, give, work, peer=peer)
+
+    # --- rounds ---
+
+    def _cut(self, count: int, size: int, item_bytes: int) -> Rounds:
+        """Return equal rounds of a vector: several, unless their parts would be small.
+
+        Args:
+            count: elements of the vector.
+            size: parts of a round.
+            item_bytes: of an element.
+        """
+        share = -(-count // size)
+        few = min(ROUNDS_MIN, share * item_bytes // PART_BYTES_MIN)
+        number = max(-(-share * item_bytes // self.part_bytes), few, 1)
+        return Rounds(count, size, -(-share // number))
+
+    def _run(
+        self,
+        header: Header,
+        number: int,
+        give: Callable[[int], dict[int, Any]],
+        work: Callable[[int, dict[int, Any]], dict[int, Any] | None],
+        take: Callable[[int, dict[int, Any]], None] | None = None,
+        peer: int | None = None,
+    ) -> None:
+        """Run the rounds of a call: the values of some travel while others are calculated and announced.
+
+        Args:
+            header: of the call.
+            number: of rounds.
+            give: puts the contributions to a round, and returns their refs by rank, or for `EVERYONE`.
+            work: uses the contributions of the others, by rank; returns refs of results by rank, if there are any.
+            take: uses the results of the others, by rank; None: there are none.
+            peer: the other rank of a send or recv; None: all ranks.
+        """
+        contributions: deque[dict[int, Any]] = deque()  # of the others: refs by rank, for each round
+        results: deque[dict[int, Any]] = deque()
+        announced = 0
+
+        def announce(upto: int, made: dict[int, Any] | None) -> None:
+            nonlocal announced
+            given = [give(turn) for turn in range(announced, min(upto, number))]
+            ranks = {rank for each in (*given, made or {}) for rank in each}
+            payloads = {rank: ([each.get(rank) for each in given], (made or {}).get(rank)) for rank in ranks}
+            found = self._exchange(header if announced == 0 else None, payloads, peer)
+            for place in range(len(given)):
+                contributions.append({rank: each[0][place] for rank, each in found.items() if each is not None})
+                self.seat.expect(contributions[-1])
+            if made is not None:
+                results.append({rank: each[1] for rank, each in found.items() if each is not None})
+                self.seat.expect(results[-1])
+            announced += len(given)
+
+        announce(LEAD, None)
+        taken = 0
+        for turn in range(number):
+            made = work(turn, self.seat.fetch(contributions.popleft()))
+            if made is not None or announced < number:
+                announce(announced + 1, made)
+            if take is not None and turn >= LEAD:  # those of the last rounds are still on their way
+                take(taken, self.seat.fetch(results.popleft()))
+                taken += 1
+        while take is not None and results:
+            take(taken, self.seat.fetch(results.popleft()))
+            taken += 1
 
     # --- messages ---
 
