@@ -142,6 +142,7 @@ ADDED = {
         "statements": -3,
         "lines of imports": 3,
     },
+    "second attempts after a full disk": {"code lines": 32, "statements": 28},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -142,13 +142,16 @@ class ObjectManager(Role):
             return
         self.queue(self.sender, message.object_id, message.size)
 
-    def queue(self, process: str, object_id: bytes, size: int) -> None:
-        """Have a writer wait for space, or be told the place of a value that exists here."""
+    def queue(self, process: str, object_id: bytes, size: int, since: float | None = None) -> None:
+        """Have a writer wait for space, or be told the place of a value that exists here.
+
+        since: the time of its first request.
+        """
         stored = self.objects.get(object_id)
         if stored is not None and not stored.process:
             # If the value is being freed, the writer gets room later.
             self.send(self.local_scheduler, objects.ClaimObject(object_id, process))
-        self.asked.append(Asked(process, object_id, size, self.now))
+        self.asked.append(Asked(process, object_id, size, self.now if since is None else since))
 
     def end_turn(self, now: float) -> list[Any]:
         self.now = now
@@ -201,8 +204,10 @@ class ObjectManager(Role):
                 self.send(asked.process, objects.AllocateRefused(asked.object_id, asked.size, self.explain(asked.size)))
             elif self.allocate(asked.process, asked.object_id, asked.size):
                 one_has_got_room = one_has_got_room or asked.waits > 0
-            elif self.overflow.is_usual:
-                self.overflow.allocate(asked.process, asked.object_id, asked.size)
+            elif self.overflow.is_at_once(asked.process):
+                self.overflow.allocate(
+                    asked.process, asked.object_id, asked.size, since=asked.since, has_waited=bool(asked.waits)
+                )
             else:
                 waiting.append(asked)
                 asked.has_moved_up |= one_has_got_room
@@ -320,7 +325,7 @@ class ObjectManager(Role):
                     return
                 self.asked.remove(asked)
                 if self.spill_bytes is not None:
-                    self.overflow.waited_in_vain(asked.process, asked.object_id, asked.size)
+                    self.overflow.waited_in_vain(asked.process, asked.object_id, asked.size, asked.since)
                     return
                 self.send(asked.process, objects.AllocateRefused(asked.object_id, asked.size, self.explain(asked.size)))
                 return
@@ -332,7 +337,7 @@ class ObjectManager(Role):
             return
         if self.asked and self.asked[0].waits:
             asked = self.asked.popleft()
-            self.overflow.waited_in_vain(asked.process, asked.object_id, asked.size)
+            self.overflow.waited_in_vain(asked.process, asked.object_id, asked.size, asked.since)
         else:
             self.pulls.room.give_up()
 
@@ -427,6 +432,7 @@ class ObjectManager(Role):
         else:
             return  # its pages are being reserved
         del self.retired[place.segment, place.offset]
+        self.overflow.freed()
         if not place.segment:
             self.has_freed = True
             self.overflow.is_usual = False

@@ -190,6 +190,7 @@ class SpillFiles:
         if self.files.pop(file.number, None) is not None:
             self.bytes -= file.size
             self.refusal = ""  # there is space again
+            self.manager.overflow.freed()
             self.manager.perform(RemoveSpillFile(file.number))
 
     def _look(self, file: SpillFile) -> None:
