@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import zray
+from tests.api.trace_import import errors_of
 from tests.gates import Gate, forever, until
+from zray.api.timeline import trace_text
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from zray.util.state import list_tasks
 
@@ -82,7 +84,7 @@ def rows(trace):
 
 def assert_sound(trace):
     """The rules that Perfetto needs: whole numbers, nested slices, arrows with two ends on slices."""
-    json.loads(json.dumps(trace))
+    assert not errors_of(trace_text(trace))
     by_row = {}
     for event in trace:
         assert type(event["pid"]) is int and type(event["tid"]) is int and event["tid"] != event["pid"]

@@ -31,7 +31,8 @@ FLOWS_MAX = 200_000
 ROWS_MAX = 32
 # Rows of waits in a process; further waits are in the arguments of runs alone.
 PROCESS_ROWS_MAX = 4
-FIRST_THREAD = 100  # a thread whose number is that of a process would name the process
+# A thread whose number is that of a process would name the process: there are fewer nodes than this.
+FIRST_THREAD = 100_000
 SUBMIT_NS = 1_000
 OUTCOMES = {outcome: outcome.name for outcome in Outcome}
 
@@ -118,8 +119,8 @@ class Trace:
                 "cat": each.category,
                 "pid": pid,
                 "tid": tid,
-                "ts": each.begin / 1000,
-                "dur": (end - each.begin) / 1000,
+                "ts": _us(each.begin),
+                "dur": _us(end) - _us(each.begin),
                 "args": each.args,
             }
             if each.color:
@@ -135,8 +136,8 @@ class Trace:
         out = start.end - min(1_000, (start.end - start.begin) // 2) if kind == "dep" else start.begin
         into = end.begin + min(1_000, (end.end - end.begin) // 2)
         common = {"name": kind, "cat": kind, "id": self.flows}
-        self.events.append({"ph": "s", **common, "pid": start.pid, "tid": start.tid, "ts": out / 1000})
-        arrival = max(out, into) / 1000
+        self.events.append({"ph": "s", **common, "pid": start.pid, "tid": start.tid, "ts": _us(out)})
+        arrival = _us(max(out, into))
         self.events.append({"ph": "f", "bp": "e", **common, "pid": end.pid, "tid": end.tid, "ts": arrival})
 
 
@@ -181,7 +182,7 @@ def trace_of(nodes: dict[str, list[RingContent]], left_out: int = 0) -> list[dic
         "processes_left_out": left_out,
         "arrows_left_out": trace.left_out,
     }
-    return [{"ph": "M", "name": "zray_record", "pid": 0, "tid": 1, "ts": 0, "args": facts}, *trace.events]
+    return [{"ph": "M", "name": "zray_record", "pid": 0, "tid": FIRST_THREAD, "ts": 0, "args": facts}, *trace.events]
 
 
 def _add_ring(trace: Trace, pid: int, ring: RingContent, offset: float) -> None:
@@ -317,9 +318,7 @@ def _add_changes(trace: Trace, changes: list[Change], numbers: dict[str, int], s
         args |= {key: value for key in ("name", "reason", "pid") if (value := getattr(change, key))}
         name = f"{change.kind} {change.name or change.id[:16]}: {change.state}"
         common = {"name": name, "cat": "state", "pid": place[0], "tid": rows[place]}
-        trace.events.append(
-            {"ph": "i", "s": "t", **common, "ts": max(_ns(change.time - start), 0) / 1000, "args": args}
-        )
+        trace.events.append({"ph": "i", "s": "t", **common, "ts": max(_us(_ns(change.time - start)), 0), "args": args})
 
 
 def _add_arrows(trace: Trace, events: Iterable[Event]) -> None:
@@ -338,3 +337,8 @@ def _add_arrows(trace: Trace, events: Iterable[Event]) -> None:
 
 def _ns(seconds: float) -> int:
     return round(seconds * 1e9)
+
+
+def _us(nanoseconds: int) -> int:
+    """Return whole microseconds: Perfetto rounds fractions down, and drops slices that end too late thereby."""
+    return nanoseconds // 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import time
 import warnings
 from contextlib import ContextDecorator
@@ -19,6 +20,9 @@ from .chrome_trace import trace_of
 from .sessions import require_runtime
 from .task_waits import number_attempts
 from .unfinished import add_unfinished
+
+# A character beyond the first 65,536, as JSON has it.  Backslashes before it, in pairs, are some of the text itself.
+_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
 
 __all__ = ["asked_rings", "profile", "recorded_rings", "timeline", "write_trace"]
 
@@ -57,13 +61,19 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 
 def write_trace(trace: list[dict[str, Any]], filename: str | os.PathLike[str]) -> None:
     """Write the events of a trace to a file; one that ends in ".gz" is compressed."""
-    text = json.dumps(trace, separators=(",", ":"))
+    text = trace_text(trace)
     if str(filename).endswith(".gz"):
         with gzip.open(filename, "wt", encoding="utf-8") as file:
             file.write(text)
     else:
         with open(filename, "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def trace_text(trace: list[dict[str, Any]]) -> str:
+    """Return the events of a trace as JSON for Perfetto, whose parser takes none but the first 65,536 characters."""
+    text = json.dumps(trace, separators=(",", ":"))
+    return _PAIR.sub(r"\1\\ufffd", text) if "\\ud" in text else text
 
 
 def recorded_rings(asker: str) -> tuple[dict[str, list[RingContent]], int]:
