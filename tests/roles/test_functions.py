@@ -4,7 +4,6 @@ from tests.roles.desk import DRIVER, FUNCTION, Desk
 from zray.exceptions import ActorUnschedulableError, TaskUnschedulableError, decode_system_error
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler import tables
 from zray.roles.local_scheduler.tasks import code
 from zray.wire.actors import ActorExited, ActorStarted, CreateActor
 from zray.wire.gcs import FetchFunction, FetchFunctionReply, ReleaseFunctions
@@ -80,7 +79,7 @@ def test_code_that_no_task_needs_is_had_again_from_its_shard(monkeypatch):
 
 
 def test_a_worker_is_sent_again_what_it_may_have_forgotten(monkeypatch):
-    monkeypatch.setattr(tables, "LEARNED_COUNT_MAX", 1)
+    monkeypatch.setattr("zray.roles.local_scheduler.worker.LEARNED_COUNT_MAX", 1)
     desk = Desk(cpus=1)
     desk.tell(DRIVER, PublishFunction(function(1)))
     worker = desk.give_birth()

@@ -5,7 +5,7 @@ import pytest
 from tests.roles.desk import DRIVER, FUNCTION, Desk
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler.tables import WorkerState
+from zray.roles.local_scheduler.worker import WorkerState
 from zray.wire.actors import ActorEnded, ActorExited, ActorStarted, CreateActor, EndActor, KillActor, StartActor
 from zray.wire.objects import FreeObjects, ReleaseObjects, UnpinObjects
 from zray.wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options

@@ -9,9 +9,9 @@ from tests.roles.desk import DRIVER, JOB, Desk
 from zray.exceptions import SYSTEM_ERROR
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler.tables import WorkerState
 from zray.roles.local_scheduler.task import TaskState
 from zray.roles.local_scheduler.tasks.pool import START_FAILURES_MAX
+from zray.roles.local_scheduler.worker import WorkerState
 from zray.roles.role import Later
 from zray.wire.objects import HoldObjects, PutObject, PutObjects, ReleaseObjects, UnpinObjects
 from zray.wire.task_spec import StoredValue, TaskOptions, TaskSpec, encode_options

@@ -1,8 +1,8 @@
 """How much work a worker has before it, and when what it has not begun is another's."""
 
 from tests.roles.desk import FUNCTION, Desk
-from zray.roles.local_scheduler.tables import INFLIGHT_US_BUSY, INFLIGHT_US_MAX
 from zray.roles.local_scheduler.tasks.dispatch import MEAN_WEIGHT, PROGRESS_SECONDS
+from zray.roles.local_scheduler.worker import INFLIGHT_US_BUSY, INFLIGHT_US_MAX
 from zray.wire.task_spec import TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import STEADY_US, TaskResult, TasksFinished, Timing
 

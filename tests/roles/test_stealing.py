@@ -8,8 +8,8 @@ from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler.placement import NodeLoad
 from zray.roles.global_scheduler.stealing import PORTION_MAX, thefts
 from zray.roles.local_scheduler.forwarding.stealing import PORTION_SECONDS, TRIPS_MAX
-from zray.roles.local_scheduler.tables import WorkerState
 from zray.roles.local_scheduler.task import TaskState
+from zray.roles.local_scheduler.worker import WorkerState
 from zray.wire.drains import DrainNode
 from zray.wire.gcs import NodeJoined
 from zray.wire.scheduling import LoadReport, PlaceTask, SpillTask, StealTasks, TaskGivenBack, TaskPlaced, Thief

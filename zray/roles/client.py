@@ -233,7 +233,7 @@ class Client:
 
     def expect_actor(self, object_id: bytes) -> None:
         """Hold the object behind a new actor's handles, as a task's return.  The actor's calls report its failure."""
-        self.unfetched.actors.add(object_id)
+        self.unfetched.made_actor(object_id)
         self._own(object_id)
 
     def _own(self, object_id: bytes) -> bytes:

@@ -129,6 +129,10 @@ class Unfetched:
         self.left_out = 0
         self.next_at = 0.0
 
+    def made_actor(self, object_id: bytes) -> None:
+        """Note the object behind the handle of a new actor."""
+        self.actors.add(object_id)
+
     def gone(self, object_id: bytes, error: bytes) -> None:
         """Report a failure whose last ref is gone, unless the error was fetched or the object handed on."""
         task_id = object_id[:TASK_ID_BYTES]

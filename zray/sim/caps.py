@@ -44,8 +44,8 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     (LOCAL + "objects.small_values.INLINE_BYTES_TOTAL",): (0, 100, 1_000),
     (LOCAL + "objects.lineage.UNHEARD_MAX",): (1, 2),
     (LOCAL + "objects.lineage.FRESH_COUNT",): (1, 3),
-    (LOCAL + "tables.LEARNED_COUNT_MAX", "task_executor.LEARNED_COUNT_MAX"): (1, 2),
-    (LOCAL + "tables.LEARNED_BYTES_MAX", "task_executor.LEARNED_BYTES_MAX"): (1, 20),
+    (LOCAL + "worker.LEARNED_COUNT_MAX", "task_executor.LEARNED_COUNT_MAX"): (1, 2),
+    (LOCAL + "worker.LEARNED_BYTES_MAX", "task_executor.LEARNED_BYTES_MAX"): (1, 20),
     (OBJECTS + "sources.WINDOW_BYTES", OBJECTS + "sources.WINDOW_BYTES_MAX", OBJECTS + "gives.WINDOW_BYTES_MAX"): (
         16 << 10,
         64 << 10,

@@ -10,6 +10,8 @@ way to a node that will name it as owner.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function
@@ -33,6 +35,11 @@ class Published(Struct):
 
     functions: dict[bytes, None] = {}
     size: int = 0
+
+    def add(self, function_ids: Iterable[bytes], size: int) -> None:
+        """Add functions, of so many bytes in all."""
+        self.functions.update(dict.fromkeys(function_ids))
+        self.size += size
 
 
 class FunctionTable:
@@ -67,8 +74,7 @@ class FunctionTable:
         # The node refuses it itself; functions from other nodes have no owner.
         if len(published.functions) >= FUNCTIONS_COUNT_MAX or size > FUNCTIONS_BYTES_MAX:
             return False
-        published.functions[function_id] = None
-        published.size = size
+        published.add((function_id,), len(function.code))
         if function_id in self.orphans:
             del self.orphans[function_id]
             self.orphan_bytes -= len(function.code)

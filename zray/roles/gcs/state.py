@@ -212,8 +212,7 @@ def _load_owners(table: FunctionTable, part: Part) -> None:
     try:
         for node, job_id, publisher, ids in part.owners:
             published = table.owners.setdefault((node, job_id, publisher), Published())
-            published.functions.update(dict.fromkeys(ids))
-            published.size += sum(len(table.by_id[function_id].code) for function_id in ids)
+            published.add(ids, sum(len(table.by_id[function_id].code) for function_id in ids))
         table.orphans.update(dict.fromkeys(part.orphans))
         table.orphan_bytes += sum(len(table.by_id[function_id].code) for function_id in part.orphans)
     except KeyError as error:

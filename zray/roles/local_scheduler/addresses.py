@@ -26,6 +26,11 @@ class Addresses(Struct, eq=False):
         )
         return stale
 
+    def head_changed(self, head: str, global_schedulers: list[str]) -> None:
+        """Take the monitor and the global schedulers of another head."""
+        self.monitor = f"{head}/monitor"
+        self.global_schedulers[:] = global_schedulers
+
     def remove_schedulers(self, host: str) -> list[str]:
         """Remove the global schedulers of an ended host, and return them."""
         gone = [role for role in self.global_schedulers if role.partition("/")[0] == host]

@@ -198,6 +198,21 @@ class LocalScheduler(Role):
             *(self.traces, self.names.elsewhere),
         )
 
+    # --- tasks ---
+
+    def add_task(self, task: Task) -> None:
+        """Add an unfinished task."""
+        self.tasks[task.spec.task_id] = task
+        if len(task.spec.args) > self.objects.small_max:
+            self.objects.inline_bytes += len(task.spec.args)
+
+    def take_task(self, task_id: bytes) -> Task | None:
+        """Remove a task, and return it."""
+        task = self.tasks.pop(task_id, None)
+        if task is not None and len(task.spec.args) > self.objects.small_max:
+            self.objects.inline_bytes -= len(task.spec.args)
+        return task
+
     # --- processes ---
 
     @on(effects.ProcessJoined)
@@ -210,7 +225,7 @@ class LocalScheduler(Role):
             job = self.jobs[message.job_id] = Job(message.job_id, replace(message.facts, home=self.address))
         process = Process(message.process, message.kind, message.pid, job)
         if job.driver is None:
-            job.driver = process
+            job.is_driven_by(process)
             self.changes.job(job, State.RUNNING)
         self.processes[message.process] = process
         if self.small_values.are_many:
@@ -251,7 +266,7 @@ class LocalScheduler(Role):
 
     def end_job(self, job: Job) -> None:
         """End a job: no task of it starts any more, and running tasks are ended."""
-        job.is_over = True
+        job.ends()
         self.guards.end_job(job.job_id, job.home)
         self.keeping.job_ended(job.job_id)
         self.output.job_ended(job.job_id)

@@ -28,8 +28,9 @@ from enum import IntEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ...wire.task_spec import TaskOptions, TaskSpec
+from ...wire.task_spec import TaskOptions, TaskSpec, as_logged
 
 
 class TaskState(IntEnum):
@@ -175,6 +176,18 @@ class Task(Struct, gc=False, eq=False):
         self.state = DONE
         self.worker = None
         self.missing = 0
+
+    def returns_more(self, entries: list[Any]) -> None:
+        """Take the entries of all returns but the first."""
+        self.more = entries
+
+    def logged(self) -> None:
+        """Take the options of a call that an actor's log repeats."""
+        self.spec.options = as_logged(self.spec.options)
+
+    def holds_nothing(self) -> None:
+        """Forget the refs that a sent call takes: others hold them."""
+        self.spec = replace(self.spec, deps=(), holds=())
 
     def waits_for(self, count: int) -> None:
         """Set the number of missing arguments, including the function."""

@@ -23,6 +23,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...wire import objects
 from ...wire.message import Bulk
@@ -145,7 +146,7 @@ class Gives:
                 if len(orders) < ORDERS_MAX:
                     orders.append((order, contained))
                 return
-            stored.readers += 1
+            stored.is_read()
             if not order.whole_only:
                 give.since[puller] = self.manager.now
         self.by_object[object_id] = give
@@ -225,8 +226,7 @@ class Gives:
         puller, chunk = self.reading.pop(message.token)
         give = self.by_object.get(chunk.object_id)
         if give is not None and give.slots.get(puller) == chunk.ticket:
-            chunk.data = message.data
-            self.manager.send(puller, chunk)
+            self.manager.send(puller, replace(chunk, data=message.data))
 
     def chunks_are_here(self, pull: Pull, indices: range) -> None:
         """Send newly arrived chunks of a pull to the waiting nodes."""

@@ -76,6 +76,10 @@ class Stored(Struct, gc=False, eq=False):
     readers: int = 0  # nodes that pull it from here
     is_gone: bool = False  # freed: its range goes back when neither of these is left
 
+    def is_read(self) -> None:
+        """Count one more node that pulls the object from here."""
+        self.readers += 1
+
 
 class ObjectManager(Role):
     """The object manager of a node: arena, pulls and gives."""

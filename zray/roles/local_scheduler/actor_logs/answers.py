@@ -199,9 +199,9 @@ class BegunCalls(Struct, eq=False):
 
     def _say(self, task: Task, prefix: bytes) -> None:
         spec, journal = task.spec, self.actor.journal
-        begun = BegunCall(spec, task.origin or self.node.address, journal.beside(spec.deps, spec.holds))
+        beside, items = journal.beside(spec.deps, spec.holds), self.actor.items.told(spec.task_id)
+        begun = BegunCall(spec, task.origin or self.node.address, beside, items)
         journal.begin(begun)
-        begun.items = self.actor.items.told(spec.task_id)
         self.said[prefix] = self.actor.shipping.says(begun)
 
     def yields(self, task: Task) -> int:
@@ -298,8 +298,8 @@ class Answers(Struct, eq=False):
         if not task.origin and not unasked and not (is_nested and self._recovers(spec.caller)):
             self.actor.items.ended(spec.task_id)
             return None
-        answer = wards.Answer(spec.task_id, task.origin or unasked or self.node.address, _as_told(result), is_nested)
-        answer.items = self.actor.items.told(spec.task_id)
+        origin, items = task.origin or unasked or self.node.address, self.actor.items.told(spec.task_id)
+        answer = wards.Answer(spec.task_id, origin, _as_told(result), is_nested, items)
         if unasked:
             if not is_nested and (unasked == self.node.address or unasked in self.node.recovery.lost):
                 self.actor.items.ended(spec.task_id)
@@ -333,6 +333,37 @@ class Answers(Struct, eq=False):
         for object_id in answer.large:
             self.node.objects.retain(object_id)
         self.node.objects.drop_all(object_id for object_id in former if not is_item(object_id))
+
+    def comes_again(self, task_id: bytes) -> None:
+        """Expect a call that comes again for its answer, and is not run."""
+        self.asked.add(task_id)
+
+    def are_due(self) -> None:
+        """Have the guardian told of taken answers without more calls."""
+        self.is_due = True
+
+    def take_taken(self) -> list[bytes]:
+        """Return, once, the answers that the guardian need not keep."""
+        taken, self.taken, self.is_due = self.taken, [], False
+        return taken
+
+    def forget_taken(self) -> None:
+        """Forget the taken answers: no guardian has any."""
+        self.taken.clear()
+
+    def take_reads(self) -> dict[bytes, wards.LoggedCall]:
+        """Return, once, the answers of readonly calls that no log has."""
+        reads, self.reads = self.reads, {}
+        return reads
+
+    def hold_item(self, task_id: bytes, object_id: bytes) -> None:
+        """Hold an item for the caller of a call."""
+        self.held.setdefault(task_id, []).append(object_id)
+        self.node.objects.retain(object_id)
+
+    def take_held(self, task_id: bytes) -> list[bytes]:
+        """Return what is held for the caller of a call; it is to be dropped."""
+        return self.held.pop(task_id, [])
 
     def let_go(self, task_id: bytes) -> None:
         """Release what is held for the caller of a call."""
@@ -373,7 +404,7 @@ class Answers(Struct, eq=False):
                 if not self.node.routes.unpulled.give_up(task):
                     self.node.lifecycle.fail_with(task, LOST_WITH_ACTOR)
                 continue
-            self.node.small_values.forget_task(task_id)
+            self.node.take_task(task_id)
             if task.origin or answer.is_nested:
                 self.given[task_id] = replace(answer, origin=task.origin or self.node.address)
             else:

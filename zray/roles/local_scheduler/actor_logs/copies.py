@@ -78,8 +78,12 @@ class Copy:
     ) -> Copy:
         """Return the complete copy of an actor that leaves this node."""
         copy = cls(journal.node, job_of, changed)
-        copy.journal, copy.answers, copy.is_based = journal, answers, True
+        copy.is_made_of(journal, answers)
         return copy
+
+    def is_made_of(self, journal: Journal, answers: dict[bytes, Answer]) -> None:
+        """Take a whole journal."""
+        self.journal, self.answers, self.is_based = journal, answers, True
 
     @property
     def is_whole(self) -> bool:

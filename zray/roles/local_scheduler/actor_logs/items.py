@@ -160,7 +160,7 @@ class Items:
             self.ended(task_id)
             shipping.answers.has(task_id)
         elif shipping.is_started:
-            shipping.answers.is_due = True
+            shipping.answers.are_due()
             self.node.logs.touched[self.actor.actor_id] = shipping
 
     def has_end(self, task_id: bytes) -> bool:
@@ -198,10 +198,8 @@ class Items:
 
     def _keep(self, object_id: bytes, value: bytes | StoredValue, inside: tuple[bytes, ...]) -> None:
         """Keep an item of a call that runs ahead of its caller's asking again."""
-        node, held = self.node, self.actor.shipping.answers.held
-        entry = node.objects.retain(object_id)
-        held.setdefault(task_of(object_id), []).append(object_id)
-        node.object_is_here(entry, value, inside)
+        self.actor.shipping.answers.hold_item(task_of(object_id), object_id)
+        self.node.object_is_here(self.node.objects.entries[object_id], value, inside)
 
     def made_again(self, calls: Iterable[TaskSpec]) -> None:
         """Keep the items of replayed calls, which the process has put."""
@@ -210,8 +208,7 @@ class Items:
         for entry in list(self.node.objects.entries.values()) if wanted else ():
             task_id = task_of(entry.object_id)
             if task_id in wanted and is_item(entry.object_id) and entry.value is not None and not entry.is_lost:
-                answers.held.setdefault(task_id, []).append(entry.object_id)
-                self.node.objects.retain(entry.object_id)
+                answers.hold_item(task_id, entry.object_id)
 
     def wanted(self, calls: Iterable[TaskSpec]) -> list[tuple[bytes, GivenItems]]:
         """Return the ended calls of which items may be requested, and the items that are not."""
@@ -228,7 +225,7 @@ class Items:
         node, task_id = self.node, task.spec.task_id
         if before is not None:
             self.by_call.setdefault(task_id, Given(before))
-        kept = sorted(self.actor.shipping.answers.held.pop(task_id, ()))
+        kept = sorted(self.actor.shipping.answers.take_held(task_id))
         for object_id in kept:
             entry = node.objects.entries[object_id]
             if entry.value is not None and not entry.is_lost and is_item(object_id):

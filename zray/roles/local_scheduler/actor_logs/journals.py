@@ -119,8 +119,8 @@ class Journal(Struct, eq=False):
     def give_up(self, task_id: bytes) -> None:
         """Give up a begun call: the call is not run again."""
         self.nested.forget(task_id)
-        if task_id in self.begun and self.nested.forgotten is not None:
-            self.nested.forgotten.append(task_id)
+        if task_id in self.begun:
+            self.nested.is_forgotten(task_id)
         self.begun_ended(task_id)
 
     def size_of(self, spec: task_spec.TaskSpec) -> int:

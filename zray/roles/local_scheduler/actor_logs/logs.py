@@ -262,6 +262,10 @@ class Logs:
         if actor is not None and actor.shipping is not None and actor.guardian == self.node.sender:
             actor.shipping.acknowledged(message)
 
+    def changed(self, actor_id: bytes, copy: Copy) -> None:
+        """Note a changed copy, to be acknowledged at the end of the turn."""
+        self.copies[actor_id] = copy
+
     # --- actors that come ---
 
     def has_come(self, actor: Actor) -> None:
@@ -280,16 +284,7 @@ class Logs:
         """Install the copy as the actor's log for recovery."""
         copy.cut()
         actor.goes_on_from(copy.journal)
-        shipping = actor.shipping
-        if shipping.is_started:
-            actor.journal.nested.forgotten = []
-        actor.journal.nested.settle()
-        shipping.is_unseen = False
-        shipping.answers.inherit(copy.answers)
-        actor.journal.reads.only(shipping.answers.inherited)
-        shipping.offered_count = actor.journal.first
-        if shipping.is_started:
-            shipping.acked = actor.journal.count  # its guardian is who sent all this
+        actor.shipping.goes_on_from(copy.answers)
         for task in list(actor.queue):
             self.node.cancels.cancel_again(task)
             self.node.reruns.sent_again(task)

@@ -152,6 +152,26 @@ class Nested(Struct, eq=False):
         self._add_part(call, part)
         return part
 
+    def is_logged(self) -> None:
+        """Note from now on what the guardian is to forget: it has a log."""
+        self.forgotten = []
+
+    def is_logged_no_more(self) -> None:
+        """Note no more what the guardian is to forget."""
+        self.forgotten = None
+
+    def take_forgotten(self) -> list[bytes]:
+        """Return, once, what the guardian is to forget."""
+        forgotten = self.forgotten or []
+        if forgotten:
+            self.forgotten = []
+        return forgotten
+
+    def is_forgotten(self, task_id: bytes) -> None:
+        """Have the guardian forget a call, if it has a log."""
+        if self.forgotten is not None:
+            self.forgotten.append(task_id)
+
     def settled(self) -> None:
         """Note that the actor gets a process."""
         self.is_settling = False
@@ -360,8 +380,8 @@ class Nested(Struct, eq=False):
 
     def _forget_everywhere(self, task_id: bytes) -> None:
         call = self._find(task_id)
-        if self.forgotten is not None and call is not None and (call.answer is not None or call.parts or call.is_actor):
-            self.forgotten.append(task_id)
+        if call is not None and (call.answer is not None or call.parts or call.is_actor):
+            self.is_forgotten(task_id)
         self.forget_one(task_id)
 
     def forget_one(self, task_id: bytes) -> None:

@@ -25,12 +25,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ....ids import FIRST_RETURN, item_id, return_id
 from ....wire.message import Message
 from ....wire.task_spec import StoredValue
 from ....wire.tasks import TaskResult
-from ....wire.wards import BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
+from ....wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from ..log_batches import in_batches, size_of_call, size_of_nested
 from ..tables import Actor, Process
 from ..task import Task
@@ -112,6 +113,18 @@ class Shipping(Struct, eq=False):
         """Go on with a log that the former home has, as its backup node."""
         self.is_on = self.is_started = True
 
+    def goes_on_from(self, answers: dict[bytes, Answer]) -> None:
+        """Go on with the journal and the answers of the actor's former home."""
+        journal: Journal = self.actor.journal
+        if self.is_started:
+            journal.nested.is_logged()
+            self.acked = journal.count  # its guardian is who sent all this
+        journal.nested.settle()
+        self.is_unseen = False
+        self.answers.inherit(answers)
+        journal.reads.only(self.answers.inherited)
+        self.offered_count = journal.first
+
     def start(self) -> None:
         """Send the backup node the whole journal."""
         journal: Journal = self.actor.journal
@@ -133,7 +146,7 @@ class Shipping(Struct, eq=False):
         refs = self.held = journal.refs()
         for object_id in refs:
             self.node.objects.retain(object_id)
-        journal.nested.forgotten = []
+        journal.nested.is_logged()
         self._put(Item(message=first), refs, is_log=True)
         for message in others:
             self._put(Item(message=message), ())
@@ -151,7 +164,7 @@ class Shipping(Struct, eq=False):
             seen = hidden.count - (hidden.has_ended and not hidden.task.options.is_readonly)
         yield LogStart(actor_id, epoch, journal.first, journal.checkpoint, beside, seen)
         answers = self.answers.all()
-        self.answers.reads.clear()
+        self.answers.take_reads()
         journal.reads.only(answers)
         calls, specs = [], list(journal.reads.among(journal.calls, journal.first))
         for spec in reversed(specs):  # one that was run twice was answered the last time
@@ -185,8 +198,7 @@ class Shipping(Struct, eq=False):
 
     def log_reads(self, *more: LoggedCall) -> None:
         """Log the answers of readonly calls, ahead of the following calls."""
-        reads, self.answers.reads = self.answers.reads, {}
-        for read in (*reads.values(), *more):
+        for read in (*self.answers.take_reads().values(), *more):
             self._put(Item(call=read), ())
 
     def says(self, call: BegunCall | LoggedCall) -> int:
@@ -284,10 +296,8 @@ class Shipping(Struct, eq=False):
     def _put(self, item: Item, refs: Iterable[bytes], *, is_log: bool = False) -> None:
         """Queue an item, which is ready when the shards know that this node holds its refs."""
         node, refs, nested = self.node, list(dict.fromkeys(refs)), self.actor.journal.nested
-        if nested.forgotten:
-            message = LogCalls(self.actor.actor_id, self.epoch, [], forgotten=nested.forgotten)
-            self.queue.append(Item(message=message))
-            nested.forgotten = []
+        if forgotten := nested.take_forgotten():
+            self.queue.append(Item(message=LogCalls(self.actor.actor_id, self.epoch, [], forgotten=forgotten)))
         self.queue.append(item)
         if refs:
             item.is_ready = False
@@ -325,16 +335,15 @@ class Shipping(Struct, eq=False):
         batches = [LogCalls(actor_id, epoch, [], nested=batch) for batch in in_batches(nested, size_of_nested)]
         for batch in in_batches(calls, size_of_call):
             if len(batches) == 1 and not batches[0].calls:
-                batches[0].calls = batch
+                batches[0] = replace(batches[0], calls=batch)
             else:
                 batches.append(LogCalls(actor_id, epoch, batch))
         for message in batches:
             self._send(message)
 
     def _send(self, message: LogCalls) -> None:
-        message.taken, self.answers.taken, self.answers.is_due = self.answers.taken, [], False
-        message.items = self.actor.items.take_news() if self.actor.items.news else []
-        self.node.send(self.actor.guardian, message)
+        items = self.actor.items.take_news() if self.actor.items.news else []
+        self.node.send(self.actor.guardian, replace(message, taken=self.answers.take_taken(), items=items))
 
     def acknowledged(self, message: CallsLogged) -> None:
         """CallsLogged, from the backup node."""
@@ -368,8 +377,8 @@ class Shipping(Struct, eq=False):
         self.acked, self.heard = -1, 0
         self.begun.stop()
         self.queue.clear()
-        self.actor.journal.nested.forgotten = None
-        self.answers.taken.clear()
+        self.actor.journal.nested.is_logged_no_more()
+        self.answers.forget_taken()
         self._let_go_of_offer()
         held, self.held = self.held, []
         self.node.objects.drop_all(held)
@@ -393,10 +402,10 @@ class Shipping(Struct, eq=False):
         if self.yields:
             self.pass_on(task)
         answer = self.answers.give(task, result)
-        call = self.queue[-1].call if self.queue else None
+        item = self.queue[-1] if self.queue else None
         said = read_ended(self, task, answer) if task.options.is_readonly else 0
-        if call is not None and call.spec.task_id == task.spec.task_id:
-            call.answer = answer
+        if item is not None and item.call is not None and item.call.spec.task_id == task.spec.task_id:
+            item.call = replace(item.call, answer=answer)
         if task.spec.caller == self.actor.actor_id:
             node.calls.nested_ended(
                 task, result.values, result.contained
@@ -465,7 +474,7 @@ class Shipping(Struct, eq=False):
             if item.items:
                 self.actor.items.leave(task, item.first, item.items)
             else:
-                node.small_values.forget_task(task.spec.task_id)
+                node.take_task(task.spec.task_id)
                 node.lifecycle.finish(task, item.values, item.contained)
             for inside in item.contained:
                 node.objects.drop_all(inside)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ....exceptions import encode_system_error
 from ....ids import FIRST_RETURN
 from ....wire import actors, groups, homes, tasks, wards
-from ....wire.task_spec import ActorOptions, StoredValue, TaskSpec, as_logged, parse_options
+from ....wire.task_spec import ActorOptions, StoredValue, TaskSpec, parse_options
 from ...effects import OpenWindow
 from ...role import on
 from ..actor_logs.items import Items
@@ -36,8 +36,9 @@ from ..call_queue import CallQueue, has_room_always
 from ..objects.table import ObjectEntry
 from ..resources import CPU
 from ..routes.actor_names import NOTHING
-from ..tables import MADE_ANEW, Actor, ActorState, Job, Worker, died
+from ..tables import MADE_ANEW, Actor, ActorState, Job, died
 from ..task import Task, TaskState
+from ..worker import Worker
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
@@ -138,10 +139,9 @@ class Calls:
         node.objects.forget_value(entry)
         entry.pushed(None)
         task = Task(spec, parse_options(spec.options), entry, job, state=TaskState.CALL, came=(0, node.now))
-        entry.task = task
-        node.small_values.forget_task(spec.task_id)
-        node.tasks[spec.task_id] = task
-        node.objects.inline_bytes += len(spec.args) if len(spec.args) > node.objects.small_max else 0
+        entry.made_by(task)
+        node.take_task(spec.task_id)
+        node.add_task(task)
         actor = Actor(
             task.spec.task_id, task, options, life, job, entry, queue=CallQueue(is_ordered=options.is_ordered)
         )
@@ -174,6 +174,10 @@ class Calls:
                 return
             self.node.moves.settled_here(actor)
         self.promise(actor.options)
+
+    def take_out(self, actor: Actor) -> bool:
+        """Remove an actor that is dead, or another node's.  Returns whether it was one of this node's."""
+        return self.actors.pop(actor.actor_id, None) is not None
 
     def _leaves(self, actor: Actor) -> bool:
         """Whether another node should have the actor, if possible."""
@@ -312,7 +316,7 @@ class Calls:
     def creation_done(self, actor: Actor, value: bytes) -> None:
         """Finish the actor's creation, once: the object behind the handles is ready."""
         task = actor.creation
-        if self.node.small_values.forget_task(task.spec.task_id) is not None:
+        if self.node.take_task(task.spec.task_id) is not None:
             self.node.lifecycle.finish(task, [value])
 
     # --- calls ---
@@ -458,7 +462,7 @@ class Calls:
         maker = self.recovering(worker, task.spec.task_id)
         if maker is None:
             return False
-        task.spec.options = as_logged(task.spec.options)
+        task.logged()
         maker.journal.nested.made(task)
         return maker.shipping is not None and maker.shipping.begun.hold_back(task)
 

@@ -77,13 +77,12 @@ class Cycles:
         """keepers: as in _kept_for_constructors."""
         node = self.node
         entry, actor = node.objects.entries.get(actor_id + FIRST_RETURN), node.calls.actors.get(actor_id)
-        facts = HandleFacts(actor_id, actor is not None, is_reachable=True)
         holding = self._actors_that_hold(entry) if entry is not None else None
         if entry is not None and holding is not None and entry.count <= len(keepers) and not _stays(actor, entry):
-            facts.is_reachable = False
-            facts.is_busy = actor is not None and bool(actor.state != ActorState.ALIVE or actor.queue or actor.inflight)
-            facts.holders = list({**dict(keepers), **{each.actor_id: node.address for each in holding}}.items())
-        return facts
+            is_busy = actor is not None and bool(actor.state != ActorState.ALIVE or actor.queue or actor.inflight)
+            holders = list({**dict(keepers), **{each.actor_id: node.address for each in holding}}.items())
+            return HandleFacts(actor_id, actor is not None, is_reachable=False, is_busy=is_busy, holders=holders)
+        return HandleFacts(actor_id, actor is not None, is_reachable=True)
 
     def _kept_for_constructors(self) -> dict[bytes, list[tuple[bytes, str]]]:
         """Return the references that are kept for runs of constructors: of which actor, and where the actor lives."""

@@ -33,8 +33,9 @@ from ...work_effects import ActorsHaveStopped, SessionEnds
 from ..routes.actor_names import name_key
 from ..routes.route import Route
 from ..routes.unpulled import Asked
-from ..tables import Actor, ActorState, Job, Worker, died, in_words, name_of_call
+from ..tables import Actor, ActorState, Job, died, in_words, name_of_call
 from ..task import Task
+from ..worker import Worker
 
 if TYPE_CHECKING:
     from ..routes.route import Route
@@ -255,7 +256,7 @@ class ActorEnds:
     def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
         """Record an actor as dead for good: all its calls get the error."""
         node = self.node
-        if self.node.calls.actors.pop(actor.actor_id, None) is None:
+        if not self.node.calls.take_out(actor):
             return
         is_placed_here = node.moves.withdrawn(actor)
         node.keeping.actor_ended(actor.actor_id)
@@ -290,7 +291,7 @@ class ActorEnds:
             self.graves[actor.actor_id] = error
         else:
             if actor.options.name:
-                node.names.weak.deaths[actor.actor_id] = error
+                node.names.weak.died(actor.actor_id, error)
             node.moves.forget(actor.actor_id)  # a handle that comes later is one of another, made anew
 
     def _free_name(self, actor: Actor) -> None:

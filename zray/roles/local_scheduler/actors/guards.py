@@ -200,7 +200,7 @@ class Guards:
         """Return a function that notes a changed copy, to be acknowledged at the end of the turn."""
 
         def changed(copy: Copy) -> None:
-            self.node.logs.copies[actor_id] = copy
+            self.node.logs.changed(actor_id, copy)
 
         return changed
 
@@ -213,7 +213,8 @@ class Guards:
             if job is None:
                 is_over = guard.is_over or facts.home in node.recovery.lost or node.ended_jobs.get(job_id) == facts.home
                 job = node.code.job_of(job_id, facts, is_detached=guard.options.detached or is_over)
-                job.is_over = is_over and not guard.options.detached
+                if is_over and not guard.options.detached:
+                    job.ends()
             return job
 
         return job_of

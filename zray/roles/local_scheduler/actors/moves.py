@@ -163,7 +163,7 @@ class ActorMoves:
         if route is not None:
             entry.leads_to(None)
         actor = node.calls.make(spec, options, life, job, entry)
-        node.names.left.pop(spec.task_id, None)
+        node.names.is_here(spec.task_id)
         if route is not None:
             node.routes.come_here(route)
         return actor
@@ -188,8 +188,7 @@ class ActorMoves:
         if ask.actor.options.name:
             # Should that node die before it can say so itself, the name must not be said to be ours.
             node.names.register(ask.actor, home, node.address if is_guarded else "")
-            node.names.left[ask.actor.actor_id] = home
-            node.names.last_calls.pop(ask.actor.actor_id, None)
+            node.names.has_left(ask.actor.actor_id, home)
         node.routes.settle(self._leaves(ask.actor), home)
         spec = ask.actor.creation.spec
         if is_guarded:
@@ -200,11 +199,11 @@ class ActorMoves:
     def _leaves(self, actor: Actor) -> Route:
         """Make the actor another node's, and return the route for calls queued here."""
         node, task, entry = self.node, actor.creation, actor.entry
-        del node.calls.actors[actor.actor_id]
+        node.calls.take_out(actor)
         node.calls.wanting.pop(actor.actor_id, None)
-        node.small_values.forget_task(actor.actor_id)
+        node.take_task(actor.actor_id)
         task.ended()
-        entry.task = None
+        entry.made_by(None)
         entry.leads_to(None)
         node.function_table.forget_waiters()
         route = node.routes.begin(actor.actor_id)

@@ -73,7 +73,7 @@ class RemoteCalls:
             task = node.lifecycle.accept_placed(spec, options, job, origin)
             task.tried(attempt)
             if spec.task_id in message.answered and actor is not None and actor.shipping is not None:
-                actor.shipping.answers.asked.add(spec.task_id)
+                actor.shipping.answers.comes_again(spec.task_id)
             if spec.deps or spec.holds:
                 self.join_holders((*spec.deps, *spec.holds), origin, actors.CallsAccepted([spec.task_id]))
             submit_call(node, task)

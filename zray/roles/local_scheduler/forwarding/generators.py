@@ -111,6 +111,10 @@ class Generators:
         self.attempts: Latest[bytes, Attempts] = Latest(ATTEMPTS_MAX)  # by task that runs here, or has left
         self.left: Latest[bytes, int] = Latest(ATTEMPTS_MAX)  # items that the program has had of those it has left
 
+    def is_left(self, task_id: bytes, count: int) -> None:
+        """Note how many items the program has had of a generator that it draws no more."""
+        self.left[task_id] = count
+
     def submitted(self, task_id: bytes, owner: Process, maker: Actor | None) -> None:
         """Note a generator that a process has submitted, perhaps once more: present items are given to the process
         again.

@@ -173,7 +173,7 @@ class Infeasible:
         key = (job.job_id, is_actor, tuple(sorted(request.items())), reason, group_id)
         if key in self.suspects or key in job.noticed or len(job.noticed) >= NOTICES_MAX:
             return
-        job.noticed[key] = None
+        job.notes(key)
         if not self.suspects:
             self.node.after(WARN_SECONDS, self.warn)
         self.suspects[key] = Suspect(job, what, request, is_actor, self.node.now, reason, group_id)
@@ -188,7 +188,7 @@ class Infeasible:
             if self._still_waits(suspect):
                 self._warn(suspect)
             else:
-                suspect.job.noticed.pop(key, None)
+                suspect.job.notes_no_more(key)
         if self.suspects:
             first = min(suspect.since for suspect in self.suspects.values())
             self.node.after(first + WARN_SECONDS - now, self.warn)
@@ -234,5 +234,5 @@ class Infeasible:
             return
         if job is None or job.driver is None or len(job.noticed) >= NOTICED_MAX:
             return
-        job.noticed[message.text] = None
+        job.notes(message.text)
         self.node.send(job.driver.address, message)

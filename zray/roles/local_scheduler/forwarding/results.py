@@ -99,7 +99,7 @@ class Results:
         for index, entry in enumerate(node.lifecycle.returns_of(task)):
             value = values[index] if index < len(values) else values[0]
             inside = contained[index] if index < len(contained) else ()
-            entry.task = None
+            entry.made_by(None)
             if type(value) is bytes and not inside and (bytes_max is None or len(value) <= bytes_max):
                 back.append(value)
                 if entry.is_released:
@@ -200,7 +200,7 @@ class Results:
         node.trips.landed(task)
         node.notices.failed(task, message.values[0])
         for entry, value in zip(returns, message.values, strict=True):
-            entry.task = None
+            entry.made_by(None)
             if entry.value is not None:
                 node.objects.free_if_unreferenced(entry)  # the end of an earlier run
             elif type(value) is int:

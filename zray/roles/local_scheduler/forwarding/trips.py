@@ -257,7 +257,7 @@ class Trips:
         node, spec = self.node, task.spec
         self.is_over(task)
         for entry in node.lifecycle.returns_of(task):
-            entry.task = None
+            entry.made_by(None)
             if entry.waiting or entry.watchers:
                 node.remote.want(entry)
             elif entry.is_released:
@@ -275,7 +275,7 @@ class Trips:
         """
         task = entry.task
         if task is not None and task.state >= FORWARDED and not task.options.is_generator:
-            entry.task = None
+            entry.made_by(None)
             if all(other.task is None for other in self.node.lifecycle.returns_of(task)):
                 self.landed(task)
 
@@ -291,7 +291,7 @@ class Trips:
         """Remove a task from all tables of unbegun tasks, so no table starts it."""
         node, task_id = self.node, task.spec.task_id
         node.task_states.ended(task)  # so that the end of one does not start another
-        node.small_values.forget_task(task_id)
+        node.take_task(task_id)
         node.results.unaccepted.pop(task_id, None)
 
     # --- back ---

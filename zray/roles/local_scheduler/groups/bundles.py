@@ -25,8 +25,9 @@ from ....wire.task_spec import ActorOptions
 from ....wire.where import Where
 from ...role import on
 from ..gpus import GPU
-from ..tables import ReadyQueue, Worker
+from ..tables import ReadyQueue
 from ..task import Task, TaskState
+from ..worker import Worker
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

@@ -230,8 +230,7 @@ class Members:
         """
         node, addresses = self.node, self.node.addresses
         gone = list(addresses.global_schedulers)
-        addresses.monitor = f"{message.head}/monitor"
-        addresses.global_schedulers[:] = message.global_schedulers
+        addresses.head_changed(message.head, message.global_schedulers)
         self.lease.extended()
         self._forget_node(
             gcs.NodeLost(f"{message.former}/local", "the head of the cluster has ended, and was started again")

@@ -29,7 +29,7 @@ from ..task import FORWARDED, Task
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
-    from ..tables import Worker
+    from ..worker import Worker
     from .table import ObjectEntry
 
 # The limits of objects, and bytes, kept to reconstruct a task's arguments; beyond them, only the arguments themselves

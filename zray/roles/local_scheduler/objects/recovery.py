@@ -256,7 +256,7 @@ class Recovery:
                 self._forget_loss(entry)
         task = node.lifecycle.accept_placed(spec, options, job, "", attempts + 1)
         node.cancels.has_ended(spec.task_id)  # an earlier run may have been cancelled, and word of it be on its way
-        node.task_states.comes_from(task, "", node.fates.ended.pop(spec.task_id, 0))
+        node.task_states.comes_from(task, "", node.fates.trip_of(spec.task_id))
         node.remote.take_arguments(task, 0)
         return task
 

@@ -22,7 +22,6 @@ from ...role import on
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
     from ..tables import Process
-    from ..task import Task
     from .table import ObjectEntry
 
 # The limit of a node, in bytes: a program with more small values has some hundred thousand of a few kilobytes, which
@@ -88,13 +87,6 @@ class SmallValues:
         self.node.objects.forget_value(entry)  # the one that stands there is counted again
         has_failed = is_error_value(value) and not is_error_value(known)
         return known if has_failed and known is not None else value
-
-    def forget_task(self, task_id: bytes) -> Task | None:
-        """Remove a task from this node's tasks."""
-        task: Task | None = self.node.tasks.pop(task_id, None)
-        if task is not None and len(task.spec.args) > self.node.objects.small_max:
-            self.node.objects.inline_bytes -= len(task.spec.args)
-        return task
 
     def check_everything(self) -> None:
         """Assert that the count of bytes matches the values."""

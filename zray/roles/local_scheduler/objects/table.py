@@ -138,6 +138,14 @@ class ObjectEntry(Struct, gc=False, eq=False):
         """Whether this node has the value, in memory or in a spill file."""
         return self.value is not None or self.is_on_disk
 
+    def held_by_none(self) -> None:
+        """Drop all refs of processes, where a task has no return."""
+        self.holders = None
+
+    def made_by(self, task: Task | None) -> None:
+        """Note the task that makes the object; None: no task of this node does."""
+        self.task = task
+
     def leads_to(self, actor: Any) -> None:
         """Make the object the handle of an Actor of this node, or of a Route to another; None: of no actor."""
         self.actor = actor

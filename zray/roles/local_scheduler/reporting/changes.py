@@ -15,7 +15,8 @@ from ..tables import ActorState
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
-    from ..tables import Actor, Job, Worker
+    from ..tables import Actor, Job
+    from ..worker import Worker
 
 ACTOR_STATES = {
     ActorState.REGISTERING: State.PENDING,

@@ -20,8 +20,8 @@ from ..tables import Actor, name_of_call
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
-    from ..tables import Worker
     from ..task import Task
+    from ..worker import Worker
 
 # A task is called hung after so many times the usual time of its function, and after so many seconds.
 TIMES_LONGER = 10

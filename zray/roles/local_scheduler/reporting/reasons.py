@@ -27,9 +27,10 @@ from ....wire.reasons import EXPLAINED_MAX, LINE_CHARACTERS_MAX, LINES_MAX, Expl
 from ....wire.task_spec import StoredValue
 from ...role import on
 from ..objects.table import ObjectEntry
-from ..tables import Actor, ActorState, Worker
+from ..tables import Actor, ActorState
 from ..task import FORWARDED, Task, TaskState
 from ..tasks.lending import Frame
+from ..worker import Worker
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

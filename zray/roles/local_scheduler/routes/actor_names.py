@@ -145,6 +145,10 @@ class WeakHandles:
         self.routes: dict[bytes, None] = {}  # those that calls by weak handles have taken, the latest last
         self.deaths: Latest[bytes, bytes] = Latest(DEATHS_MAX)  # actor -> the error value that its calls get
 
+    def died(self, actor_id: bytes, error: bytes) -> None:
+        """Keep the error of an actor that died."""
+        self.deaths[actor_id] = error
+
     def note(self, route: Route) -> None:
         """Note the use of a route by a weak handle; the oldest unused route may end."""
         self.routes.pop(route.actor_id, None)
@@ -203,6 +207,19 @@ class ActorNames:
         self.left: Latest[bytes, str] = Latest(LEFT_MAX)
         self.weak = WeakHandles(node)
         self.elsewhere = FoundElsewhere(node)
+
+    def is_here(self, actor_id: bytes) -> None:
+        """Note that an actor with a name lives here."""
+        self.left.pop(actor_id, None)
+
+    def has_left(self, actor_id: bytes, home: str) -> None:
+        """Note where an actor with a name has gone."""
+        self.left[actor_id] = home
+        self.last_calls.pop(actor_id, None)
+
+    def kills(self, actor_id: bytes) -> None:
+        """Note that a process here kills an actor of another node."""
+        self.killed[actor_id] = self.node.now
 
     def register(self, actor: Actor, home: str = "", guardian: str = "") -> None:
         """Register the actor's name with a home: the local node, unless `home` is given."""

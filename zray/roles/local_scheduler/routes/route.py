@@ -55,6 +55,10 @@ class Leaving(Struct, gc=False, eq=False):
     task: Task
     is_ready: bool = False  # the shards know that we hold what it takes
 
+    def may_leave(self) -> None:
+        """Note that the shards know."""
+        self.is_ready = True
+
 
 class Route(Struct, eq=False):
     """The route to an actor of another node."""
@@ -130,6 +134,10 @@ class Route(Struct, eq=False):
         task = self.queue.popleft().task
         self.sent[task.spec.task_id] = task
         return task
+
+    def has_ended(self, task_id: bytes) -> bool:
+        """Forget a sent call that has ended.  Returns whether the call was sent."""
+        return self.sent.pop(task_id, None) is not None
 
     def repeat(self) -> None:
         """Queue the sent calls again, ahead of the others."""

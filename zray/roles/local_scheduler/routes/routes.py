@@ -9,11 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from ....exceptions import encode_system_error
 from ....ids import FIRST_RETURN, return_id
 from ....wire import actors, homes, where
+from ....wire.task_spec import TaskSpec
 from ...role import on
 from ..objects.table import ObjectEntry
 from ..tables import MADE_ANEW, Job, gone_error, name_of_call
@@ -103,7 +102,7 @@ class Routes:
             self.node.objects.retain(route.actor_id + FIRST_RETURN)
 
     def _may_leave(self, item: Leaving) -> None:
-        item.is_ready = True
+        item.may_leave()
         self.touched[item.task.options.actor_id] = None
 
     @on(homes.ActorLocated)
@@ -182,7 +181,7 @@ class Routes:
         route = self.route(message.actor_id, message.found_at)
         if message.no_restart:
             self.node.send(self.node.addresses.shard_of(message.actor_id), homes.ActorKilled(message.actor_id))
-            self.node.names.killed[message.actor_id] = self.node.now
+            self.node.names.kills(message.actor_id)
         if route.home:
             self._send_calls(route)
             self.node.send(route.home, message)
@@ -200,28 +199,29 @@ class Routes:
                     self.node.send(route.home, actors.KillActor(actor_id))
 
     def _send_calls(self, route: Route) -> None:
-        calls, size, again = actors.ForwardCalls([]), 0, []
+        specs, calls, again, size = list[TaskSpec](), list[Task](), list[Task](), 0
         while (task := route.next_to_send()) is not None:
             spec = task.spec
             if task.attempts or task.options.is_generator:  # held items may have been drawn
                 again.append(task)
-            if task.attempts:
-                calls.attempts = calls.attempts or [0] * len(calls.specs)
-            if calls.attempts or task.attempts:
-                calls.attempts.append(task.attempts)
-            calls.specs.append(spec)
-            if type(task) is Asked:
-                calls.answered.append(spec.task_id)
+            specs.append(spec)
+            calls.append(task)
             if spec.deps or spec.holds:
                 self._lend(route.home, task)
             size += len(spec.args)
-            if size > BATCH_BYTES_MAX or len(calls.specs) == BATCH_COUNT_MAX:
-                self.node.send(route.home, calls)
-                calls, size = actors.ForwardCalls([]), 0
-        if calls.specs:
-            self.node.send(route.home, calls)
+            if size > BATCH_BYTES_MAX or len(calls) == BATCH_COUNT_MAX:
+                self._forward(route.home, specs, calls)
+                specs, calls, size = [], [], 0
+        if calls:
+            self._forward(route.home, specs, calls)
         for task in again:
             self.node.generators.sent_again(task, route.home)
+
+    def _forward(self, home: str, specs: list[TaskSpec], calls: list[Task]) -> None:
+        """Send calls.  specs: theirs, with the refs that they take."""
+        attempts, asked = [call.attempts for call in calls], [call for call in calls if type(call) is Asked]
+        answered = [call.spec.task_id for call in asked]
+        self.node.send(home, actors.ForwardCalls(specs, attempts if any(attempts) else [], answered))
 
     def _lend(self, home: str, task: Task) -> None:
         """Keep the call's arguments locally until its node holds them, even if the call finishes earlier."""
@@ -229,7 +229,7 @@ class Routes:
         refs = (*spec.deps, *spec.holds)
         lent[spec.task_id] = (*lent.get(spec.task_id, ()), *refs)
         if not task.options.max_retries:
-            task.spec = replace(spec, deps=(), holds=())
+            task.holds_nothing()
             return
         for object_id in refs:  # and what may be repeated keeps them until it is done
             self.node.objects.retain(object_id)
@@ -253,7 +253,7 @@ class Routes:
         for result in message.results:
             task = self.node.tasks.get(result.task_id)
             route = self.by_actor.get(task.options.actor_id) if task is not None else None
-            if task is None or route is None or route.home != home or route.sent.pop(result.task_id, None) is None:
+            if task is None or route is None or route.home != home or not route.has_ended(result.task_id):
                 # Made anew meanwhile.
                 ids = [return_id(result.task_id, n) for n, value in enumerate(result.values, 1) if type(value) is int]
                 if ids:
@@ -268,7 +268,7 @@ class Routes:
     def _finish_here(self, task: Task, values: list[bytes | int], home: str) -> None:
         node = self.node
         task.ended()
-        node.small_values.forget_task(task.spec.task_id)
+        node.take_task(task.spec.task_id)
         node.notices.failed(task, values[0] if values else b"")
         node.finished_count += 1
         if task.spec.caller:
@@ -280,7 +280,7 @@ class Routes:
             request = node.acks.next_request()
             expected = node.departures.record(task, request)
         for entry, value in zip(node.lifecycle.returns_of(task), values or [b""], strict=False):
-            entry.task = None
+            entry.made_by(None)
             if type(value) is int:
                 elsewhere.append((entry, value))
             elif type(task) is Asked:
@@ -377,7 +377,7 @@ class Routes:
         for task in route.take_all():
             spec = task.spec
             if type(task) is Asked and actor is not None and actor.shipping is not None:
-                actor.shipping.answers.asked.add(spec.task_id)
+                actor.shipping.answers.comes_again(spec.task_id)
             self.node.calls.submit(task)
             self.node.objects.drop_all((*spec.deps, *spec.holds))
         self.calls_ended(route)

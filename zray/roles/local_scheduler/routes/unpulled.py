@@ -132,16 +132,16 @@ class Unpulled:
         spec = TaskSpec(spec.task_id, b"", options=spec.options, caller=spec.caller)
         task = Asked(spec, ended.options, returns[0], ended.job, state=TaskState.CALL, more=returns[1:] or None)
         for entry in returns:
-            entry.task = task
+            entry.made_by(task)
             node.objects.drop(entry.object_id)  # held again, until the call has ended
-        node.tasks[spec.task_id] = task
+        node.add_task(task)
         return task
 
     def give_up(self, task: Task) -> bool:
         """Look for an answer that the actor no longer has.  Returns whether the task asked for an answer again."""
         if type(task) is not Asked:
             return False
-        self.node.small_values.forget_task(task.spec.task_id)
+        self.node.take_task(task.spec.task_id)
         task.ended()
         for entry in self.node.lifecycle.returns_of(task):
             entry.task = None

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ....wire.task_spec import ActorOptions
-from ..tables import Actor, ReadyQueue, Worker
+from ..tables import Actor, ReadyQueue
 from ..task import Task, TaskState
+from ..worker import Worker
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

@@ -65,7 +65,7 @@ class Cancels:
         node = self.node
         task = node.tasks.get(message.task_id)
         if message.items and task is not None:
-            node.generators.left[message.task_id] = message.items
+            node.generators.is_left(message.task_id, message.items)
         is_refused = message.force and task is not None and bool(task.options.actor_id)
         if message.only_waiting and not self._waits(task):
             if task is None or not self._seek(task):

@@ -62,13 +62,8 @@ class JobCode:
         if len(code) > BUNDLES_MAX:
             node.reject("more code than a program publishes")
             return
-        job.facts = replace(
-            facts,
-            code=code,
-            sys_path=message.sys_path or facts.sys_path,
-            reloads=facts.reloads + message.has_reloaded,
-            revision=facts.revision + 1,
-        )
+        reloads, sys_path = facts.reloads + message.has_reloaded, message.sys_path or facts.sys_path
+        job.learns(replace(facts, code=code, sys_path=sys_path, reloads=reloads, revision=facts.revision + 1))
         if message.sys_path or message.has_reloaded:
             self._tell_workers(job)
         if job.has_left:
@@ -88,19 +83,15 @@ class JobCode:
         is_from_here = job.driver is not None or job.home == self.node.address
         code = self._known([bundle.object_id for bundle in job.facts.code]) if is_from_here else []
         if not job.has_left:
-            job.has_left = True
+            job.leaves()
             self._tell_shards(job, code)
         return code
 
     def _tell_shards(self, job: Job, object_ids: list[bytes]) -> None:
         """Share the code at the shards; until they acknowledge, no task may leave without a record."""
         request = self.node.acks.next_request()
-
-        def heard() -> None:
-            job.code_unheard -= 1
-
-        job.code_unheard += 1
-        self.node.acks.expect(request, self.node.remote._share(object_ids, request), heard)
+        job.code_is_said()
+        self.node.acks.expect(request, self.node.remote._share(object_ids, request), job.code_is_heard)
 
     def _known(self, object_ids: list[bytes]) -> list[bytes]:
         return [object_id for object_id in object_ids if object_id in self.node.objects.entries]
@@ -166,12 +157,12 @@ class JobCode:
         job, own = actor.job, actor.creation.spec.deps
         code = tuple(bundle for bundle in job.facts.code if bundle.object_id in own)
         if code != job.facts.code:
-            job.facts = replace(job.facts, code=code)
+            job.learns(replace(job.facts, code=code))
 
     def _learn(self, job: Job, told: scheduling.JobFacts) -> None:
         facts = job.facts.updated(told)
         if facts is not job.facts and job.driver is None:
-            job.facts = facts
+            job.learns(facts)
             self._tell_workers(job)
 
     def _tell_workers(self, job: Job) -> None:
@@ -194,6 +185,7 @@ class Functions:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
+        self.by_id, self.waiters = node.functions, node.function_waiters
         self.size = 0  # bytes of code here
         # When so much is here, what no task needs goes.
         self.count_max, self.bytes_max = IDLE_COUNT_MAX, IDLE_BYTES_MAX
@@ -211,7 +203,7 @@ class Functions:
             return
         size = job.code_bytes + len(function.code)
         if len(job.functions) >= FUNCTIONS_COUNT_MAX or size > FUNCTIONS_BYTES_MAX:
-            job.refused[function.function_id] = None
+            job.refuses(function)
             node.reject("code of a job that has published as much as it may")
             return
         self._own(job, function)
@@ -223,8 +215,7 @@ class Functions:
     def _own(self, job: Job, function: Function) -> None:
         """Publish a function for the job: its shard keeps the code until the job ends, or the owner's node is lost."""
         node = self.node
-        job.functions[function.function_id] = None
-        job.code_bytes += len(function.code)
+        job.owns(function)
         owner = node.address if job.facts.is_heir else job.home
         node.send(node.addresses.shard_of(function.function_id), PublishFunction(function, owner, job.job_id))
 
@@ -238,7 +229,7 @@ class Functions:
         """Give a detached actor, after the end of the job, its class and all locally published code."""
         functions, heir = self.node.functions, actor.job
         if job.home == self.node.address:
-            heir.functions, heir.code_bytes = job.functions, job.code_bytes  # ours to release as it is
+            heir.inherits(job)  # ours to release as it is
             return
         for function_id in dict.fromkeys((*job.functions, actor.creation.spec.function_id)):
             if function_id in functions:
@@ -274,8 +265,8 @@ class Functions:
 
     def wait_for(self, task: Task) -> None:
         """Let the task wait for its code."""
-        node, function_id = self.node, task.spec.function_id
-        waiters = node.function_waiters.setdefault(function_id, [])
+        function_id = task.spec.function_id
+        waiters = self.waiters.setdefault(function_id, [])
         waiters.append(task)
         if len(waiters) == 1:
             self._fetch(function_id)
@@ -295,24 +286,24 @@ class Functions:
 
     def fetch_again(self, function_id: bytes) -> None:
         """Fetch code again, if any task waits for it."""
-        if function_id in self.node.function_waiters:
+        if function_id in self.waiters:
             self._fetch(function_id)
 
     def is_here(self, function: Function) -> None:
         """Store code, and resume the waiting tasks."""
         node, function_id = self.node, function.function_id
-        known = node.functions.pop(function_id, None)
-        node.functions[function_id] = known or function
+        known = self.by_id.pop(function_id, None)
+        self.by_id[function_id] = known or function
         if known is None:
             self.size += len(function.code)
-        for task in node.function_waiters.pop(function_id, ()):
+        for task in self.waiters.pop(function_id, ()):
             node.lifecycle.argument_is_here(task)
         if len(node.functions) > self.count_max or self.size > self.bytes_max:
             self._make_room(function_id)
 
     def _make_room(self, newest: bytes) -> None:
         """Evict idle code down to half of the limit, the oldest first, to make scans of all tasks rare."""
-        functions = self.node.functions
+        functions = self.by_id
         needed = self.needed()
         needed.add(newest)
         for function_id, function in list(functions.items()):
@@ -336,7 +327,7 @@ class Functions:
 
     def forget_waiters(self) -> None:
         """Forget finished tasks that waited for code; the shard is told, because the publisher may be gone."""
-        node, waiters = self.node, self.node.function_waiters
+        node, waiters = self.node, self.waiters
         for function_id, waiting in list(waiters.items()):
             waiting[:] = [task for task in waiting if task.state != TaskState.DONE]
             if not waiting:

@@ -30,8 +30,9 @@ from ...effects import OpenWindow, ReclaimTasks, TasksReclaimed
 from ...kept import Latest
 from ...role import on
 from ..resources import CPU
-from ..tables import INFLIGHT_US_MAX, Job, ReadyQueue, Worker
+from ..tables import Job, ReadyQueue
 from ..task import Task, TaskState
+from ..worker import INFLIGHT_US_MAX, Worker
 from .lending import BehindWaits, Lending
 
 if TYPE_CHECKING:
@@ -137,8 +138,9 @@ class Batches:
         if not worker.inflight or len(batch) == len(worker.inflight):
             worker.begins(node.now)
         specs = [task.spec for task in batch]
-        message = wire.StartTasks(specs, self.functions_for(worker, specs), self.arguments_for(worker, specs))
-        message.gpus = node.resources.gpus.names_of(worker.frames[0].gpus)
+        functions, arguments = self.functions_for(worker, specs), self.arguments_for(worker, specs)
+        gpus = node.resources.gpus.names_of(worker.frames[0].gpus)
+        message = wire.StartTasks(specs, functions, arguments, gpus=gpus)
         node.perform(OpenWindow(worker.address, len(specs)))
         node.send(worker.address, message)
         if len(worker.inflight) > 1:
@@ -289,9 +291,7 @@ class Dispatch:
     def _forget_kinds(self, job: Job) -> None:
         """Forget the job's empty queues."""
         served = set(map(id, self.queues))
-        for key in [key for key, queue in job.queues.items() if not queue.tasks and id(queue) not in served]:
-            del job.queues[key]
-        job.queues_max = max(QUEUES_MAX, 2 * len(job.queues))
+        job.forget_kinds(served, QUEUES_MAX)
 
     def takes(self, function_id: bytes, mean_us: int) -> None:
         """Record a worker's recent mean.  The mean here is over all workers, because single means jump if cores are

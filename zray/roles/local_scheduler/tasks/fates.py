@@ -27,8 +27,9 @@ from ...kept import Latest
 from ...role import on
 from ..objects.table import ObjectEntry
 from ..routes.route import Route
-from ..tables import Actor, ActorState, Process, Worker, died
+from ..tables import Actor, ActorState, Process, died
 from ..task import FORWARDED, ChildTask, Task, TaskState
+from ..worker import Worker
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
@@ -190,6 +191,10 @@ class Fates:
         """Tell the node of a forwarded task about its end; now, or when the task is placed."""
         self.ended[task.spec.task_id] = task.trip
         self.has_arrived(task.spec.task_id, task.trip, task.forward.peer)
+
+    def trip_of(self, task_id: bytes) -> int:
+        """Forget a task that ended while it was away, and return its trip; 0: there was none."""
+        return self.ended.pop(task_id, 0)
 
     def has_arrived(self, task_id: bytes, trip: int, place: str) -> None:
         """Tell the node of a placed task if the task has ended here meanwhile."""

@@ -19,7 +19,8 @@ from ....wire.tasks import TaskResult
 from ...effects import WorkerExited
 from ...kept import Latest
 from ...role import on
-from ..tables import Actor, ActorState, Job, Process, Worker, WorkerState
+from ..tables import Actor, ActorState, Job, Process
+from ..worker import Worker, WorkerState
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

@@ -49,8 +49,9 @@ from ...effects import ReclaimTasks
 from ..gpus import Shares
 from ..objects.waits import Wait
 from ..resources import cpu_of
-from ..tables import ReadyQueue, Worker, WorkerState
+from ..tables import ReadyQueue
 from ..task import Task, TaskState
+from ..worker import Worker, WorkerState
 from .actor_room import SHORT_TASK_SECONDS
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ class Lifecycle:
             if worker is None:
                 task = Task(spec, options, entry, job, 0, came)
             else:
-                trip = fates.ended.pop(task_id, 0) if fates.ended else 0
+                trip = fates.trip_of(task_id) if fates.ended else 0
                 task = ChildTask(spec, options, entry, job, 0, came, trip=trip, submitter=process)
             entry.task = task
             if options.num_returns != 1:
@@ -134,14 +134,15 @@ class Lifecycle:
     def _make_further_returns(self, task: Task, process: Process | None) -> None:
         """Create entries of all returns but the first.  A task without returns has an entry that nobody holds."""
         if task.options.num_returns < 1:
-            task.entry.holders = None
-        task.more = []
+            task.entry.held_by_none()
+        more = []
         for index in range(2, task.options.num_returns + 1):
             entry = self.node.objects.require(return_id(task.spec.task_id, index))
             if process is not None:
                 self.node.objects.hold(entry, process)
             entry.task = task
-            task.more.append(entry)
+            more.append(entry)
+        task.returns_more(more)
 
     def accept_placed(self, spec: TaskSpec, options: TaskOptions, job: Job, origin: str, before: int = 0) -> Task:
         """Accept a task from another node: only the shard's message frees the returns.
@@ -160,9 +161,7 @@ class Lifecycle:
             entry.recorded()
             entry.share_unheld().told_to(origin_alone=False)
         self.node.stages.begins(task)
-        self.node.tasks[spec.task_id] = task
-        if len(spec.args) > self.node.objects.small_max:
-            self.node.objects.inline_bytes += len(spec.args)
+        self.node.add_task(task)
         return task
 
     def retain_arguments(self, task: Task) -> None:
@@ -369,7 +368,7 @@ class Lifecycle:
 
     def fail_with(self, task: Task, error: bytes) -> None:
         """End the task with the error value in each return."""
-        self.node.small_values.forget_task(task.spec.task_id)
+        self.node.take_task(task.spec.task_id)
         self.node.names.call_failed(task)
         self.finish(task, [error] * max(1, task.options.num_returns))
 

@@ -28,8 +28,8 @@ from ....wire.task_spec import RESOURCE_UNIT
 from ...effects import WorkerExited
 from ...role import on
 from ...work_effects import MemoryUse, WatchMemory
-from ..tables import Worker, WorkerState
 from ..task import Task, TaskState
+from ..worker import Worker, WorkerState
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

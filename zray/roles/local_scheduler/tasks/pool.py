@@ -41,8 +41,9 @@ from ... import effects
 from ...role import on
 from ..gpus import Shares
 from ..resources import CPU, cpu_of
-from ..tables import Actor, Job, Process, ReadyQueue, Worker, WorkerState
+from ..tables import Actor, Job, Process, ReadyQueue
 from ..task import Task, TaskState
+from ..worker import Worker, WorkerState
 from .hosts import Hosts
 
 if TYPE_CHECKING:
