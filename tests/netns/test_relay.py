@@ -36,6 +36,71 @@ def test_two_hosts_behind_a_firewall(network, hosts):
     assert "is reached through the head" not in hosts[0].logs() + hosts[1].logs()
 
 
+COLLECTIVE = """
+import numpy as np
+from zray.util import collective
+
+@zray.remote(num_cpus=0)
+class Member:
+    def init(self, rank, size):
+        self.rank = rank
+        collective.init_collective_group(size, rank)
+    def add(self, count):
+        array = np.full(count, self.rank + 1.0)
+        collective.allreduce(array)
+        return float(array.min()), float(array.max())
+    def gone(self):
+        try:
+            collective.barrier()
+        except collective.CollectiveGroupError as error:
+            return str(error)
+
+members = [Member.options(resources={host: 1}).remote() for host in sys.argv[2]]
+zray.get([member.init.remote(rank, len(members)) for rank, member in enumerate(members)], timeout=30)
+total = len(members) * (len(members) + 1) / 2
+for count in (10, 100_000, 1_000_000):
+    found = zray.get([member.add.remote(count) for member in members], timeout=40)
+    assert found == [(total, total)] * len(members), found
+waiting = [member.gone.remote() for member in members[1:]]
+zray.kill(members[0])
+assert all("rank 0" in text for text in zray.get(waiting, timeout=20))
+"""
+
+
+def test_members_of_a_collective_group_that_only_the_relay_connects(network, hosts):
+    """The program, whose own node has no member, reaches them through the relay too."""
+    network.separate(*hosts[1:])
+    cluster = hosts[0].start_head()
+    for host in hosts[1:]:
+        host.join(cluster)
+    hosts[1].program(HEADER + COLLECTIVE, cluster[0], "bc").ends_well()
+    hosts[1].program(HEADER + COLLECTIVE, cluster[0], "acbc").ends_well()
+    assert "is reached through the head" in hosts[2].logs()
+
+
+def test_program_outside_makes_a_group_of_members_that_only_the_relay_connects(network, hosts):
+    outside = network.add("d")
+    network.separate(*hosts[1:], outside)
+    cluster = hosts[0].start_head()
+    for host in hosts[1:]:
+        host.join(cluster)
+    own = """
+@zray.remote(num_cpus=0)
+class Declared:
+    def add(self, count):
+        array = np.ones(count)
+        collective.allreduce(array, "made")
+        return set(array.tolist())
+
+members = [Declared.options(resources={host: 1}).remote() for host in "bc"]
+collective.create_collective_group(members, 2, [0, 1], group_name="made")
+for count in (10, 300_000):
+    assert zray.get([member.add.remote(count) for member in members], timeout=40) == [{2.0}] * 2
+"""
+    source = HEADER + COLLECTIVE.partition("@zray")[0] + own
+    outside.program(source, cluster[0], token=cluster[1]).ends_well()
+
+
 @pytest.fixture
 def behind_routers(network):
     """Three hosts, two of them behind a router each."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from .errors import CollectiveGroupError
 from .memory import Memory
+from .stopped import LOOK_SECONDS, Suspects, stopped_among, text_of
 
 # First byte of a message.
 CALL, STEP, FAILED, LEFT = b"C", b"S", b"F", b"L"
@@ -28,12 +29,13 @@ BUFFER_BYTES = 4 * MESSAGE_BYTES_MAX
 class Link:
     """Way to one other rank.  arrived: messages that are not used yet; state: THERE, GONE in order, or DEAD."""
 
-    __slots__ = ("arrived", "process", "socket", "state")
+    __slots__ = ("arrived", "pid", "process", "socket", "state")
 
     def __init__(self, connected: socket.socket, pid: int) -> None:
         self.socket = connected
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         # A child of the peer may have its socket too: the end of the process counts.
+        self.pid = pid
         self.process = os.pidfd_open(pid)
         self.arrived: deque[bytes] = deque()
         self.state = THERE
@@ -58,6 +60,7 @@ class Mesh:
         self.links = links
         self.memory = memory
         self.others = sorted(links)
+        self._suspects = Suspects()
         self._failure = ""  # why the group is over, from the member that was the first to know
         self._buffer = bytearray(MESSAGE_BYTES_MAX)
         self._poll = select.poll()
@@ -83,12 +86,15 @@ class Mesh:
         """Return the next message of each of the ranks, as soon as all have sent one.
 
         Raises:
-            CollectiveGroupError: any member has failed or died, or one of the ranks has left.
+            CollectiveGroupError: any member has failed or died, or is stopped, or one of the ranks has left.
         """
         links = self.links
         while any(not links[rank].arrived for rank in ranks):
             self._require_members(rank for rank in ranks if not links[rank].arrived)
-            for descriptor, _ in self._poll.poll():
+            found = self._poll.poll(LOOK_SECONDS * 1e3)
+            if not found:
+                self._look_for_stopped()
+            for descriptor, _ in found:
                 self._take(self._rank_by_descriptor[descriptor], descriptor)
         return [links[rank].arrived.popleft() for rank in ranks]
 
@@ -102,6 +108,16 @@ class Mesh:
             for descriptor, _ in found:
                 self._take(self._rank_by_descriptor[descriptor], descriptor)
         self._require_members(self.others)
+
+    def _look_for_stopped(self) -> None:
+        """Look for stopped processes, after each LOOK_SECONDS of a wait.
+
+        Raises:
+            CollectiveGroupError: a member's process is stopped.
+        """
+        by_pid = {link.pid: rank for rank, link in self.links.items() if link.state == THERE}
+        for pid in self._suspects.confirmed(stopped_among(by_pid)):
+            raise CollectiveGroupError(text_of(self.group, self.names[by_pid[pid]]))
 
     def _require_members(self, ranks: Iterable[int]) -> None:
         """Check that no member has failed or died, and that none of the ranks has left.

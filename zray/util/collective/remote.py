@@ -24,6 +24,7 @@ from .board import CALLS_MAX, EVERYONE, Board
 from .errors import CollectiveGroupError, Header, require_equal, require_pair
 from .exchange import OCTET, Rounds, combined
 from .meeting import Join, missing_text
+from .stopped import LOOK_SECONDS, Looks, text_of
 from .tensors import Combiner, Flat
 
 NAMESPACE = "zray.util.collective"
@@ -36,8 +37,6 @@ ROUND_BYTES_MAX = 32 << 20
 ROUNDS_MIN, PART_BYTES_MIN = 3, 1 << 20
 # The contributions to so many rounds are announced ahead.
 LEAD = 2
-# A rank that waits for so long looks for lost nodes.
-LOOK_SECONDS = 1.0
 # So long other ranks leave the making of the board to rank 0, and wait between looks, at first.
 PATIENCE_SECONDS, PAUSE_SECONDS = 1.0, 0.004
 
@@ -107,6 +106,7 @@ class Seat:
         self._generator = generator  # its end is the end of this member
         self._number = number
         self._coming: dict[Any, None] = {}  # refs whose values are not here yet
+        self._looks = Looks(members, members[rank].node)
 
     def exchange(
         self, header: Header | None, payloads: dict[int, Any], peer: int | None = None
@@ -153,13 +153,15 @@ class Seat:
         """Wait for values, while those that are expected come too.
 
         Raises:
-            CollectiveGroupError: the node of a member is lost.
+            CollectiveGroupError: the node of a member is lost, or a member's process is stopped.
         """
         missing = dict.fromkeys(refs)
         while missing:
             ready, _ = objects.wait([*(missing | self._coming)], timeout=LOOK_SECONDS)
             if not ready:
                 self._look_for_lost_nodes()
+                if stopped := self._looks.stopped():
+                    raise CollectiveGroupError(text_of(self.group, stopped.name))
             for ref in ready:
                 missing.pop(ref, None)
                 self._coming.pop(ref, None)
@@ -190,6 +192,7 @@ class Seat:
         with suppress(ZrayError):  # the others are told of the leave ahead of the end
             objects.get(self._board.leave.remote(self._number, self.rank, failure), timeout=LOOK_SECONDS)
         self._generator = self._board = None
+        self._coming.clear()
 
 
 class RemoteExchange:
