@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from . import foreground
+from .counts import COUNT_MAX, CountRange, FixedCount
 
 HEAD_STARTED = """\
 zray runs: session {session}, head of the cluster at {cluster}.
@@ -196,7 +197,7 @@ def note_nodes_beside(new: Any) -> None:
     metavar="PATH",
     help='Folder for values that the store has no room for; "" is none. [the session\'s, unless that is in memory]',
 )
-@click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
+@click.option("--gcs-shards", type=FixedCount(1, COUNT_MAX), metavar="N", help="With --head: shards of the GCS. [1]")
 @click.option(
     "--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each shard. [1]"
 )
@@ -207,7 +208,10 @@ def note_nodes_beside(new: Any) -> None:
     help="With --head: lineage that a shard keeps in memory; the rest goes to disk. [256 MiB]",
 )
 @click.option(
-    "--global-schedulers", type=click.IntRange(1, 64), metavar="M", help="With --head: number of global schedulers. [1]"
+    "--global-schedulers",
+    type=CountRange(),
+    metavar="COUNT",
+    help="With --head: number of global schedulers; MIN:MAX, or auto: as many as the load asks for. [1]",
 )
 @click.option(
     "--policy", metavar="NAME", help="With --head: placement of tasks: bottom_up, or another policy for comparison."

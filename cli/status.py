@@ -101,6 +101,7 @@ def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
         "lost": [],
         "trouble": status.trouble,
         "stalls": list(map(printable, status.stalls)),
+        "notes": list(map(printable, status.notes)),
         "node_id": status.node_id.hex(),
         "logs": os.path.realpath(session.logs),
         "resources": resources(status.total, status.free, unit),
@@ -195,6 +196,8 @@ def print_table(fact: dict[str, Any]) -> None:
         table.add_row(name.replace("_", " "), f"{counts.get(name, 0):,}", meaning)
     for name, words in shards_in_words(counts):
         table.add_row(name, words)
+    for note in fact["notes"]:
+        table.add_row("placing tasks", Text(note))
     table.add_row("node", fact["node_id"])
     table.add_row("logs", Text(fact["logs"]))
     show(table)

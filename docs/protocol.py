@@ -17,6 +17,7 @@ from zray import ids
 from zray.wire import (
     actors,
     chain,
+    counts,
     drains,
     environment,
     events,
@@ -65,6 +66,7 @@ DIALOGS = (
     drains,
     relay,
     hosting,
+    counts,
 )
 
 # Names in routes -> words.  The last five are no kinds of addresses: these parties of a connection have none yet.
@@ -82,6 +84,7 @@ PARTIES = {
     "monitor": "monitor",
     "services": "register of services",
     "hosting": "hosting",
+    "counts": "scheduler count",
     "replicas": "replica keeper",
     "tunnels": "tunnels of a host",
     "relay": "relay",

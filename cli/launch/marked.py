@@ -89,7 +89,9 @@ def _marked(yaml: Any, constructor: Any, node: Any, depth: int) -> Marked:
     if isinstance(node, yaml.SequenceNode):
         return Marked(line, items=[_marked(yaml, constructor, item, depth + 1) for item in node.value])
     if isinstance(node, yaml.ScalarNode):
-        return Marked(line, constructor.construct_object(node))
+        plain = constructor.construct_object(node)
+        # To YAML 1.1, `1:8` is a number of base 60.
+        return Marked(line, node.value if type(plain) is int and ":" in node.value else plain)
     table: dict[str, Entry] = {}
     for key_node, value_node in node.value:
         key_line = key_node.start_mark.line + 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ..counts import CountRange
 from ..start import HEAD_OPTIONS, start
 from . import marked
 from .marked import Marked, Mistake
@@ -50,8 +51,9 @@ def _value(option: click.Option, name: str, value: Marked) -> Any:
         return {key: marked.plain_of(entry.value, TABLES[name], f"`{key}:`") for key, entry in entries.items()}
     if option.is_flag:
         return marked.plain_of(value, bool, what)
-    if isinstance(option.type, click.types.IntRange):
-        number = marked.plain_of(value, int, what)
+    if isinstance(option.type, click.types.IntRange | CountRange):
+        is_range = isinstance(option.type, CountRange) and isinstance(value.plain, str)
+        number: Any = marked.plain_of(value, str if is_range else int, what)
         try:
             return option.type.convert(number, option, None)
         except click.BadParameter as error:

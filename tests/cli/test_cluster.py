@@ -176,6 +176,14 @@ REFUSED = {
     ),
     "no replicas on a head": (["--head", "--no-replicas"], "", 2, "--no-replicas is for nodes that join"),
     "no shards": (["--head", "--gcs-shards", "0"], "", 2, "--gcs-shards"),
+    "shards that adapt": (["--head", "--gcs-shards", "auto"], "", 2, "is fixed for the life of a cluster"),
+    "a range that is none": (
+        ["--head", "--global-schedulers", "4:2"],
+        "",
+        2,
+        "smallest count, 4, is above its largest",
+    ),
+    "a range of too many": (["--head", "--global-schedulers", "1:65"], "", 2, "from 1 to 64, not 65"),
     "no token at all": (["--address", "127.0.0.1:1"], "nonsense", 1, "not a join token"),
     "a head that nobody knows": (
         ["--address", "nobody.invalid:6379"],

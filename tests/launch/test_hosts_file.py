@@ -82,6 +82,7 @@ MISTAKES = {
     "truth as a number": ("head: {host: a, num_cpus: yes}", 1, "must be a number, not true or false"),
     "a negative number": ("head: {host: a, num_cpus: -1}", 1, "at least 0"),
     "a number as a flag": ("head: a\noptions: {no_replicas: 1}", 2, "true or false"),
+    "a range": ("head: a\noptions: {global_schedulers: 3:1}", 2, "smallest count, 3, is above its largest"),
     "too large": ("head: a\noptions: {gcs_shards: 65}", 2, "65 is not in the range"),
     "a label that is a number": ("head: {host: a, labels: {zone: 1}}", 1, "must be text"),
     "a list of resources": ("head: {host: a, resources: [disk]}", 1, "must be a table"),
@@ -113,3 +114,10 @@ def test_mistake_of_a_file_names_the_file(tmp_path):
     path.write_text("head: a\nnods: [b]\n")
     with pytest.raises(Mistake, match=r"lab\.yaml, line 2: `nods:` is not known\.  Did you mean `nodes:`\?"):
         hosts_file.load(str(path))
+
+
+@pytest.mark.parametrize("given", ["1:4", "auto", "'1:4'", 2])
+def test_numbers_that_may_change_are_kept_as_they_are_written(given):
+    """To YAML 1.1, 1:4 is a number of base 60."""
+    found = parse(f"head: a\noptions: {{global_schedulers: {given}}}").hosts[0].options["global_schedulers"]
+    assert str(found) == str(given).strip("'")

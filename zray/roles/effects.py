@@ -13,7 +13,16 @@ from msgspec import Struct
 
 from ..wire import gcs, scheduling
 from ..wire.message import Bulk, Local, Message
-from .replica_effects import EndReplicaProcess, LetInReplica, NoteChain, ShutOutReplica, StartReplicaProcess
+from .replica_effects import (
+    EndReplicaProcess,
+    EndScheduler,
+    LetInReplica,
+    MeasureCpu,
+    NoteChain,
+    ShutOutReplica,
+    StartReplicaProcess,
+    StartScheduler,
+)
 from .work_effects import WorkEffect
 
 
@@ -300,6 +309,9 @@ Effect = (
     | LetInReplica
     | ShutOutReplica
     | NoteChain
+    | StartScheduler
+    | EndScheduler
+    | MeasureCpu
 )
 
 

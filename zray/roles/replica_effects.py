@@ -129,3 +129,26 @@ class ServiceEnded(Local):
 
     host: str
     reason: str
+
+
+class StartScheduler(Struct, gc=False):
+    """Run one more global scheduler beside the head, the `equals`-th.  Outcome: ServiceAdded, ServiceListens."""
+
+    equals: int
+
+
+class EndScheduler(Struct, gc=False):
+    """Kill a global scheduler's process, and start none in its place.  Outcome: ServiceEnded."""
+
+    host: str
+
+
+class MeasureCpu(Struct, gc=False):
+    """Read the clocks of the process and of the machine.  Outcome: CpuMeasured."""
+
+
+class CpuMeasured(Local):
+    """Outcome of MeasureCpu, in seconds of a core: what the process has taken, and what the machine has not."""
+
+    process_s: float
+    idle_s: float

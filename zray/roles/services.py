@@ -6,7 +6,7 @@ services, and services of nodes and of each other, from this role.
 Dialog (sender, message, reaction):
 
     our host, hosting   ServiceAdded     tell the service of all hosts
-    our host, hosting   ServiceListens   tell all hosts, which connect to it
+    our host, hosting   ServiceListens   tell all hosts, which connect to it; of a scheduler, the scheduler count too
     our host, hosting   ServiceEnded     the chain master closes the chain over its replica, or tells a global scheduler
                                          no more of its chains; all forget the service
     monitor     NodeJoined, NodeLost     pass it on to those hosts, and to the schedulers among them
@@ -52,7 +52,7 @@ class Service:
 class Services(Role):
     """The services of a cluster.
 
-    master: the chain master; head: the own host, known to every service; relay: the role's address ("": none).
+    master: the chain master; head: the own host, known to every service; relay, counts: the role's address ("": none).
     """
 
     # The head's own are as many as it was told to start; the nodes as many as the monitor lets in.
@@ -63,10 +63,11 @@ class Services(Role):
         )
     }
 
-    def __init__(self, address: str, master: str, head: str, relay: str = "") -> None:
+    def __init__(self, address: str, master: str, head: str, relay: str = "", counts: str = "") -> None:
         super().__init__(address)
         self.master = master
         self.relay = relay
+        self.counts = counts
         self.head = head
         self.services: dict[str, Service] = {}
         self.ended: Latest[str, hosts.HostRemoved] = Latest(ENDED_MAX)  # hosts of schedulers
@@ -98,6 +99,8 @@ class Services(Role):
         if service is None:
             return
         service.endpoint = message.endpoint
+        if service.added.kind == "scheduler" and self.counts:
+            self.send(self.counts, service.added)
         for node in self.nodes:
             self.send(_desk(node), service.fact(not service.is_hosted))
         for other in self.services.values():
@@ -119,6 +122,8 @@ class Services(Role):
         removed = hosts.HostRemoved(message.host, message.reason)
         if service.added.kind == "scheduler":
             self.ended[message.host] = removed
+            if self.counts:
+                self.send(self.counts, message)
             for role in service.added.roles:
                 self.send(self.master, gcs.NodeLost(role, message.reason))
         for node in self.nodes:

@@ -261,6 +261,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--alone", action="store_true", help="the head is cut off from all others")
     parser.add_argument("--oneway", action="store_true", help="nodes hear others, and are not heard by them")
     parser.add_argument("--schedulers", action="store_true", help="global schedulers are killed beside the head")
+    parser.add_argument("--counts", action="store_true", help="the number of global schedulers changes")
     parser.add_argument("--gpus", action="store_true", help="nodes have GPUs, for which programs ask")
     parser.add_argument("--tight", action="store_true", help="caps are lowered, so that they are reached")
     parser.add_argument("--weather", action="store_true", help="lines clog, clocks jump, memory is full")
@@ -269,11 +270,12 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if given.heads and (given.nodes < 4 or given.replicas > 2):
         parser.error("--heads needs three other nodes: say --nodes, at least 4 (and --replicas 2 or less)")
-    if given.heads and given.schedulers:
-        parser.error("--schedulers kills global schedulers beside a head that lives: say it without --heads")
+    for name in ("schedulers", "counts"):
+        if given.heads and getattr(given, name):
+            parser.error(f"--{name} has global schedulers beside a head that lives: say it without --heads")
     if given.alone and (given.nodes < 3 or given.cuts):
         parser.error("--alone needs two other nodes, and no programs outside: say --nodes, at least 3, without --cuts")
-    for name in ("drains", "oneway", "cuts", "schedulers"):
+    for name in ("drains", "oneway", "cuts", "schedulers", "counts"):
         if getattr(given, name) and given.nodes < 2:
             parser.error(f"--{name} needs other nodes: say --nodes, at least 2")
     if given.disks and not given.replicas:

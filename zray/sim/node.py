@@ -23,12 +23,16 @@ from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..roles.replica_effects import (
     EndReplicaProcess,
+    EndScheduler,
     LetInReplica,
+    MeasureCpu,
     NoteChain,
     ShutOutReplica,
     StartReplicaProcess,
+    StartScheduler,
 )
 from ..roles.role import Role, acts_at_end_of_turn
+from ..roles.scheduler_count import SchedulerCount
 from ..roles.services import Services
 from ..roles.work_effects import (
     EventsRead,
@@ -65,7 +69,7 @@ if TYPE_CHECKING:
 
 ORDER = (
     *(LocalScheduler, GcsShard, ChainMember, GlobalScheduler, Monitor, ChainMaster, ObjectManager),
-    *(Services, Hosting, ReplicaKeeper, Desk),
+    *(Services, Hosting, ReplicaKeeper, SchedulerCount, Desk),
     ChainClient,  # sends the others' requests to shards
 )
 PAGE = 4096
@@ -136,6 +140,7 @@ class Node:
         # Where time costs something (costs.py):
         self.cores = Cores(world.costs.cores) if world.costs else None
         self.spent = 0.0  # in this turn
+        self.cpu_seconds = 0.0  # in all turns before
         self.free_at = 0.0  # the turn before is over
 
     @property
@@ -200,7 +205,9 @@ class Node:
         if self.world.costs is None:
             self._let_out(outgoing)
         else:
-            self.free_at = self.occupy(self._take_spent(self.world.costs, outgoing))
+            spent = self._take_spent(self.world.costs, outgoing)
+            self.cpu_seconds += spent
+            self.free_at = self.occupy(spent)
             self.world.call_at(self.free_at, self._let_out, outgoing)
         self.check()
 
@@ -507,4 +514,7 @@ PERFORM: dict[type, Any] = {
     LetInReplica: Node._let_in,
     ShutOutReplica: Node._shut_out,
     NoteChain: Node._note_chain,
+    StartScheduler: lambda self, role, effect: self.world.schedulers.start_one(effect.equals),
+    EndScheduler: lambda self, role, effect: self.world.schedulers.end_one(effect),
+    MeasureCpu: lambda self, role, effect: self.world.schedulers.measure(self, role),
 }

@@ -109,8 +109,9 @@ class Options(Struct, kw_only=True):
     member_kills: int = 0
     member_kill_probability: float = 0.0
     false_verdict_probability: float = 0.0  # of a kill to be only a wrong declaration of death
-    # Global schedulers with processes beside the head; 0: they are roles of it.
+    # Global schedulers with processes beside the head; 0, and no limits: they are roles of it.
     scheduler_kills: int = 0
+    schedulers_max: int = 0  # their number changes, from `global_schedulers` to this; 0: it is fixed
     scheduler_kill_probability: float = 0.0
     gpus: int = 0  # of each node with CPUs
     is_tight: bool = False  # caps are lowered (caps.py)
@@ -153,6 +154,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     alone: bool = False  # the head is cut off from all others
     oneway: bool = False  # nodes with one-way lines
     schedulers: bool = False  # global schedulers have separate processes, which die
+    counts: bool = False  # their number changes
     tight: bool = False  # queues and tables may hold little
     weather: bool = False  # lines clog, frames come twice, nodes are slow, clocks differ, memory is full
     gpus: bool = False  # nodes have some, and programs use them
@@ -211,6 +213,8 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         _add_one_way(options)
     if wanted.schedulers:
         _add_scheduler_kills(options)
+    if wanted.counts:
+        _add_counts(options)
     if wanted.gpus:
         options.gpus = Random(f"zray gpus {seed}").choice((2, 2, 3, 4))
         options.programs = (*options.programs, "gpus")
@@ -227,6 +231,13 @@ def _add_scheduler_kills(options: Options) -> None:
     options.global_schedulers = random.choice((2, 2, 3))
     options.scheduler_kills = random.choice((1, 2, 5))
     options.scheduler_kill_probability = random.choice((0.002, 0.01, 0.05))
+
+
+def _add_counts(options: Options) -> None:
+    assert options.nodes > 1 and not options.head_kills, "global schedulers come and go beside a head that lives"
+    random = Random(f"zray counts {options.seed}")
+    options.global_schedulers = random.choice((1, 1, 2))
+    options.schedulers_max = options.global_schedulers + random.choice((1, 2, 3))
 
 
 def _add_broken_disks(options: Options) -> None:

@@ -130,7 +130,8 @@ class Shards:
 
     def _add_hosting(self, node: Node) -> None:
         heads, options = self.world.heads, self.world.options
-        services = Services(heads.role("services"), heads.role(MASTER), node.name)
+        counts = heads.role("counts") if self.world.schedulers.are_counted else ""
+        services = Services(heads.role("services"), heads.role(MASTER), node.name, counts=counts)
         node.add_role(services)
         self.hosting = Hosting(
             heads.role("hosting"),

@@ -16,7 +16,7 @@ ROLES_OF_KEY: dict[str, frozenset[str]] = {
     "head": frozenset(
         {
             *("local", "objects", "host", "global", "gcs", "shard"),
-            *("chains", "services", "monitor", "relay", "hosting"),
+            *("chains", "services", "monitor", "relay", "hosting", "counts"),
         }
     ),
     "node": frozenset({"local", "objects", "host", "shard", "tunnels", "replicas"}),

@@ -18,6 +18,7 @@ from ..exceptions import ProtocolError
 from . import (  # noqa: F401  each declares messages
     actors,
     chain,
+    counts,
     drains,
     events,
     gcs,

@@ -60,6 +60,9 @@ class LoadReport(Message, tag=routed(80, "local -> global")):
     held: Table[Text, int] = {}  # resources that actors hold for life
     placed_count: Natural = 0  # tasks ever received from the receiver of this report
     is_draining: bool = False  # the node is about to leave: place nothing more there
+    placing_s: float = (
+        0.0  # mean seconds from a spill to its placement by the receiver; 0.0: none since the last report
+    )
 
 
 # Contents of a bundle of code: modules to import; or the files of the tasks' working directory, and modules too.

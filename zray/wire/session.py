@@ -66,6 +66,7 @@ class StatusReply(Message, tag=routed(7, "host -> driver, worker, command")):
     `trouble` says in words that the node has no contact with the head of its cluster; "" while contact exists.
     `stalls` names, in words too, the GCS shards whose disks accept no writes.
     `programs` has the pids of the drivers on this node.
+    `notes` has further lines for people: at the head, counts of processes that may change.
     """
 
     request: int
@@ -77,6 +78,7 @@ class StatusReply(Message, tag=routed(7, "host -> driver, worker, command")):
     trouble: Text = ""
     stalls: Many[Text] = []
     programs: Many[int] = []
+    notes: Many[Text] = []
 
 
 class StopSession(Message, tag=routed(8, "command -> host")):

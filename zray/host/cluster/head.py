@@ -8,7 +8,9 @@ a head that is silent (local_scheduler/membership/lease.py).
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -23,12 +25,22 @@ from ...roles.hosting import Hosting
 from ...roles.local_scheduler.addresses import Addresses
 from ...roles.monitor import WAIT_SECONDS, Monitor
 from ...roles.relay import Relay
-from ...roles.replica_effects import LetInReplica, NoteChain, ReplicaLetIn, ShutOutReplica
+from ...roles.replica_effects import (
+    EndScheduler,
+    LetInReplica,
+    MeasureCpu,
+    NoteChain,
+    ReplicaLetIn,
+    ShutOutReplica,
+    StartScheduler,
+)
+from ...roles.scheduler_count import LIMITS, Limits, SchedulerCount
 from ...roles.services import Services
 from ...roles.work_effects import HeadIsAlone, OthersUnheard
 from ...store.durable import StoreError
 from ...wire.gcs import NodeLost, RegisterNode
 from ..session.session import Session
+from . import cpu_clocks
 from .admission import found_cluster
 from .head_processes import ServiceProcesses
 from .head_state import Plan, StateFolder
@@ -68,7 +80,8 @@ def take_up(
         if own is not None:
             undo.callback(own[1].close)
         member = found_cluster(session, host, state, cluster["port"], log)
-        head = Head(session, member, state, store, own, log)
+        limits = Limits(**cluster.get("scheduler_limits", {}))  # tests set some
+        head = Head(session, member, state, store, own, log, limits)
         undo.pop_all()
     return member, head
 
@@ -110,7 +123,9 @@ class Head:
         store: ShardStore,
         own: tuple[ChainMember, ShardLog] | None,
         log: Callable[[str], None],
+        limits: Limits = LIMITS,
     ) -> None:
+        """limits: of the number of global schedulers, where it may change."""
         self.session = session
         self.links = member.neighbours
         self.endpoint = member.endpoint
@@ -130,7 +145,8 @@ class Head:
             machines={key_of_hosted(record).roles[0]: record.node for record in roster.hosted.values()},
         )
         self.relay = Relay(f"{host}/relay")
-        self.services = Services(f"{host}/services", self.master.address, host, self.relay.address)
+        counts = f"{host}/counts" if plan.schedulers_max > plan.schedulers else ""
+        self.services = Services(f"{host}/services", self.master.address, host, self.relay.address, counts)
         self.hosting = Hosting(
             f"{host}/hosting",
             names,
@@ -149,12 +165,14 @@ class Head:
             store.password,
         )
         self.orders = self._orders(plan) if own is None or plan.schedulers > 1 else []
+        self.processes.has_begun = not self.orders
         self.own_schedulers: list[GlobalScheduler] = []
         shards = self.shards = member.addresses.shards
         schedulers = [f"{service}/global" for service, order in self.orders if order["kind"] == "scheduler"]
         if not schedulers:
             schedulers = [f"{host}/global"]
             self.own_schedulers = [GlobalScheduler(schedulers[0], shards, policy=plan.policy)]
+        self.scheduler_count = self._counted(counts, limits)
         member.addresses.global_schedulers[:] = schedulers
         listeners = [role.address for role in self.own_schedulers]
         # The services come last: each party that they tell of a node has been told of the node by the head before.
@@ -167,6 +185,11 @@ class Head:
             driver_wait=plan.driver_wait,
             hosting=self.hosting.address,
         )
+
+    def _counted(self, address: str, limits: Limits) -> SchedulerCount | None:
+        """Return the role that changes the number of global schedulers; None: it is fixed."""
+        plan, own = self.state.plan, tuple(role.address for role in self.own_schedulers)
+        return SchedulerCount(address, plan.schedulers, plan.schedulers_max, own, limits) if address else None
 
     def _former_members(self) -> list[RegisterNode]:
         """Return the nodes of an earlier head.  The earlier head itself is recorded as lost."""
@@ -193,9 +216,11 @@ class Head:
                 for log in logs
             ]
         if (equals := plan.schedulers) > 1:
-            order = {"kind": "scheduler", "policy": plan.policy, "equals": equals}
-            orders += [{**order, "name": f"global-{number}"} for number in range(equals)]
+            orders += [self._scheduler_order(f"global-{number}", equals) for number in range(equals)]
         return [(self.processes.draw_host(), order) for order in orders]
+
+    def _scheduler_order(self, name: str, equals: int) -> dict[str, Any]:
+        return {"kind": "scheduler", "policy": self.state.plan.policy, "equals": equals, "name": name}
 
     @property
     def troubles(self) -> list[str]:
@@ -206,7 +231,9 @@ class Head:
     def roles(self) -> list[Any]:
         """The roles of the head, in the order in which they end their turns."""
         chain = [self.member] if self.member is not None else []
-        others = [self.monitor, self.relay, self.services, self.hosting, self.processes]
+        others: list[Any] = [self.monitor, self.relay, self.services, self.hosting, self.processes]
+        if self.scheduler_count is not None:
+            others.append(self.scheduler_count)
         return [self.master, *chain, *self.own_schedulers, *others]
 
     def effects(self) -> dict[type, Any]:
@@ -220,6 +247,9 @@ class Head:
             NoteChain: lambda role, effect: roster.chained(effect.shard, effect.members, effect.full),
             LetInReplica: self._let_in,
             ShutOutReplica: self._shut_out,
+            StartScheduler: self._start_scheduler,
+            EndScheduler: lambda role, effect: self.processes.end(effect.host),
+            MeasureCpu: lambda role, effect: self.loop.deliver(role, cpu_clocks.measured()),
         }
 
     def _note_loneliness(self, role: str, effect: HeadIsAlone) -> None:
@@ -227,6 +257,17 @@ class Head:
             ALONE if effect.is_so else "heartbeats of another machine come again, or that machine was declared dead"
         )
         self.loop.deliver(f"{role.partition('/')[0]}/local", OthersUnheard(ALONE if effect.is_so else ""))
+
+    def _start_scheduler(self, role: str, effect: StartScheduler) -> None:
+        used = self.processes.names()
+        name = next(name for number in itertools.count() if (name := f"global-{number}") not in used)
+        self.processes.start(self._scheduler_order(name, effect.equals))
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what else users may want to know, for `zray status`."""
+        count = self.scheduler_count
+        return [count.in_words(time.monotonic())] if count is not None else []
 
     def _let_in(self, role: str, effect: LetInReplica) -> None:
         host, refusal = effect.replica.host, ""
@@ -260,6 +301,9 @@ class Head:
             self.links.meet(record.replica.host, self.links.ring.keys[record.replica.public_key], "")
         self.monitor.start()
         loop._perform(self.monitor.address, self.monitor.take_effects())
+        if self.scheduler_count is not None:
+            self.scheduler_count.start()
+            loop._perform(self.scheduler_count.address, self.scheduler_count.take_effects())
         # The former head may have ended before the shards were told of its lost nodes.
         for node, reason in self.state.roster.lost.items():
             for shard in self.shards:

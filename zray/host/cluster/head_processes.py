@@ -9,6 +9,7 @@ replaced otherwise.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ class Service:
         self.pidfd = os.pidfd_open(pid)
         self.ready = ready  # a pipe that brings the listening address; -1: the address has arrived
         self.ready_at = NEVER
+        self.is_superfluous = False  # and is being ended
 
     @property
     def is_ready(self) -> bool:
@@ -74,18 +76,19 @@ class ServiceProcesses:
         self.address = f"{member.host}/processes"
         self.session = session
         self.member = member
-        self.names = names
+        self.roles = names
         self.log = log
         self.password = password
         self.loop: Reactor
         self.running: dict[str, Service] = {}
+        self.resting: set[str] = set()  # names of those that are about to be started again
         self.deaths: dict[str, int] = {}  # by name: in a row, none of which had run well
         self.refusals: dict[str, str] = {}  # by name: why it does not start again
         self.clock: Callable[[], float] = time.monotonic
         self.count = 0
         self.on_ready: Callable[[], None] = lambda: None  # all of the first ones are
         self.on_failure: Callable[[str], object] = lambda reason: None  # one of the first ones cannot be
-        self.has_begun = False
+        self.has_begun = False  # with the first ones, if there are any
 
     def tell(self, on_ready: Callable[[], None], on_failure: Callable[[str], object]) -> None:
         """Register two callbacks, each called once: all first processes are ready, or one never will be."""
@@ -97,6 +100,7 @@ class ServiceProcesses:
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Our timers."""
+        self.resting.discard(message.order["name"])
         self.start(message.order)
         return []
 
@@ -117,7 +121,7 @@ class ServiceProcesses:
         self.count += 1
         options = {
             **order,
-            **self.names,
+            **self.roles,
             "session": self.session.name,
             "root": os.path.dirname(self.session.folder),
             "host": host,
@@ -134,7 +138,7 @@ class ServiceProcesses:
         role = f"{host}/{order['shard']}" if order["kind"] == "replica" else f"{host}/global"
         links.meet(host, Key(keys.public, order["kind"], host, roles=[role]), "")
         added = ServiceAdded(host, order["kind"], keys.public, [role])
-        self.loop.deliver(self.names["services"], added)
+        self.loop.deliver(self.roles["services"], added)
 
     def _listens(self, service: Service) -> None:
         """Read the pipe of a process: the listening address, or its end."""
@@ -152,7 +156,7 @@ class ServiceProcesses:
         service.ready_at = self.clock()
         self.refusals.pop(service.order["name"], None)
         self.log(f"{service.order['name']} is host {service.host}, process {service.pid}, reached at {endpoint}")
-        self.loop.deliver(self.names["services"], ServiceListens(service.host, endpoint))
+        self.loop.deliver(self.roles["services"], ServiceListens(service.host, endpoint))
         if not self.has_begun and all(other.is_ready for other in self.running.values()):
             self.has_begun = True
             self.on_ready()
@@ -169,6 +173,17 @@ class ServiceProcesses:
 
     # --- ending ---
 
+    def end(self, host: str) -> None:
+        """End one process, with none in its place."""
+        service = self.running.get(host)
+        if service is not None:
+            service.is_superfluous = True
+            os.kill(service.pid, signal.SIGKILL)
+
+    def names(self) -> set[str]:
+        """Return the names of all processes that run, or are about to."""
+        return {*self.resting, *(service.order["name"] for service in self.running.values())}
+
     def _ended(self, service: Service) -> None:
         if service.ready >= 0 and not service.is_ready:
             self._listens(service)  # the pipe may hold the reason
@@ -183,9 +198,15 @@ class ServiceProcesses:
             self._give_up(f"{name} {reason}:\n{last_lines(self.session.log_path(name))}")
             return
         self.member.neighbours.forget(service.host)
-        self.loop.deliver(self.names["services"], ServiceEnded(service.host, reason))
+        if service.is_superfluous:
+            reason = "fewer global schedulers are needed"
+        self.loop.deliver(self.roles["services"], ServiceEnded(service.host, reason))
+        if service.is_superfluous:
+            self.log(f"{name} (host {service.host}) was ended: {reason}")
+            return
         delay = self._rest_of(service)
         self.log(f"{name} (host {service.host}) {reason}; it is started again in {delay:g} s")
+        self.resting.add(name)
         self.loop.set_timer(delay, self.address, StartAgain(service.order))
 
     def _rest_of(self, service: Service) -> float:

@@ -57,6 +57,7 @@ class Plan(msgspec.Struct):
     shards: int = 1
     replicas: int = 1
     schedulers: int = 1
+    schedulers_max: int = 0  # where their number may change; 0: it is fixed
     policy: str = BOTTOM_UP
     host: str = LOOPBACK
     port: int = 0  # 0: not settled yet
@@ -69,6 +70,8 @@ class Plan(msgspec.Struct):
     def changed(self, asked: dict[str, Any]) -> Plan:
         """Return the plan with the requested changes; None, "" and port 0 change nothing."""
         given = {name: asked.get(name) or getattr(self, name) for name in self.__struct_fields__}
+        if asked.get("schedulers"):
+            given["schedulers_max"] = asked.get("schedulers_max") or 0
         return Plan(**given)
 
 

@@ -22,6 +22,7 @@ from ...roles.effects import EndSession, HeadChanged, Send
 from ...roles.gcs.chain import ChainMember
 from ...roles.gcs.client import ChainClient
 from ...roles.global_scheduler import GlobalScheduler
+from ...roles.replica_effects import MeasureCpu
 from ...roles.work_effects import HoldBack
 from ...store.durable import StoreError, StoreLocked
 from ...wire.gcs import GiveUpNode
@@ -36,6 +37,7 @@ from ..process.titles import set_title
 from ..reactor import Reactor
 from ..security.keyring import KEY_BYTES, Key, KeyPair, KeyRing, key_of
 from ..session.session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
+from . import cpu_clocks
 from .head_state import LOCK_SECONDS, POLL_SECONDS
 from .replica_log import ORDERS, ShardLog
 from .shard_stores import ShardStore
@@ -83,6 +85,7 @@ class ServiceHost:
             {
                 **dict.fromkeys(ORDERS, self._on_disk),
                 EndSession: lambda role, effect: self.end(effect.reason),
+                MeasureCpu: lambda role, effect: self.reactor.deliver(role, cpu_clocks.measured()),
                 HoldBack: lambda role, effect: None,  # there are no processes here: tasks that wait are bounded
             },
             lambda identity, frame: None,

@@ -118,8 +118,9 @@ class Doorman:
         trouble = node.local.members.silence()
         stalls = self._stalls()
         programs = [process.pid for process in node.local.processes.values() if process.kind == "driver"]
+        notes = node.head.notes if node.head is not None else []
         return session.StatusReply(
-            request, node.node_id, node.session.name, total, free, node.counts(), trouble, stalls, programs
+            request, node.node_id, node.session.name, total, free, node.counts(), trouble, stalls, programs, notes
         )
 
     # --- coming in ---

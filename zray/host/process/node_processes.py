@@ -22,6 +22,7 @@ from ...exceptions import AuthenticationError, ClusterLostError
 from ...exceptions.printable import printable
 from ...on_import import SAID
 from ...options.checks import check_whole
+from ...options.count_ranges import count_range, refuse_range
 from ..session import kept_logs
 from ..session import session as sessions
 from ..session.spill_directory import checked_directory
@@ -310,9 +311,9 @@ def start_head(
     *,
     host: str = "",
     port: int | None = None,
-    gcs_shards: int | None = None,
+    gcs_shards: int | str | None = None,
     gcs_replicas: int | None = None,
-    global_schedulers: int | None = None,
+    global_schedulers: int | str | None = None,
     policy: str | None = None,
     state_dir: str = "",
     gcs_lineage_memory: int | None = None,
@@ -327,7 +328,8 @@ def start_head(
 
     host: the head's address, for listening and as name.
     port: 0: any; None: the usual port, or any where that is taken.
-    gcs_shards, gcs_replicas (of each), global_schedulers: more than one of a kind are processes of their own.
+    gcs_shards, gcs_replicas (of each), global_schedulers: more than one of a kind are processes of their own.  The
+    number of global schedulers may change: "MIN:MAX", or "auto" (1 to PROCESSES_MAX).
     policy: which tasks leave their node, and the nodes chosen for the tasks (wire/scheduling.POLICIES).
     state_dir: the folder of the head's state; another head started on the folder takes up the state, and the nodes that
     still run; "": the state lies in the session's folder, and is gone with the session.
@@ -343,13 +345,14 @@ def start_head(
     from ...wire.scheduling import POLICIES
 
     counts: dict[str, int] = {}
-    for name, count in (
-        ("gcs_shards", gcs_shards),
-        ("gcs_replicas", gcs_replicas),
-        ("global_schedulers", global_schedulers),
-    ):
-        if count is not None:
-            counts[name] = check_whole(name, count, 1, PROCESSES_MAX)
+    if gcs_shards is not None:
+        refuse_range("gcs_shards", gcs_shards)
+        counts["shards"] = check_whole("gcs_shards", gcs_shards, 1, PROCESSES_MAX)
+    if gcs_replicas is not None:
+        counts["replicas"] = check_whole("gcs_replicas", gcs_replicas, 1, PROCESSES_MAX)
+    if global_schedulers is not None:
+        least, most = count_range("global_schedulers", global_schedulers, PROCESSES_MAX)
+        counts |= {"schedulers": least, "schedulers_max": most if most > least else 0}
     if gcs_lineage_memory is not None:
         gcs_lineage_memory = check_whole("gcs_lineage_memory (bytes)", gcs_lineage_memory, 1, STORE_BYTES_MAX)
     if driver_wait is not None and not DRIVER_WAIT_MIN <= driver_wait <= DRIVER_WAIT_MAX:
@@ -363,9 +366,7 @@ def start_head(
         "kind": "head",
         "host": host,
         "port": port,
-        "shards": counts.get("gcs_shards"),
-        "replicas": counts.get("gcs_replicas"),
-        "schedulers": counts.get("global_schedulers"),
+        **counts,
         "policy": policy,
         "lineage_bytes": gcs_lineage_memory,
         "driver_wait": float(driver_wait) if driver_wait is not None else None,

@@ -12,6 +12,7 @@ Dialog (sender, message, reaction):
     local scheduler    FindPlaces            PlacesFound: for the bundles of a placement group
     local scheduler    BundlesLeave          the group is removed: its bundles count as free
     any host           GetNodes              the known loads of all nodes
+    scheduler count    WatchLoad             SchedulerLoad, from now on
 
 Source: Ray paper 4.2.2.
 """
@@ -33,6 +34,7 @@ from ..kept import LOST_MAX, Latest
 from ..role import Role, on
 from . import placement
 from .stealing import LOOK_SECONDS, thefts
+from .watch import Watch
 
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
 # How much one report counts for what a task takes, where a node does not know.
@@ -59,8 +61,14 @@ class GlobalScheduler(Role):
         self.request = 0
         self.looked_at = 0.0  # for nodes with nothing to do
         self.spread_count = 0  # tasks and actors that go to one node after the other
-        # request -> the task, replies still missing, what is known of its arguments
-        self.locating: dict[int, tuple[scheduling.SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
+        # request -> the task, since when, replies still missing, what is known of its arguments
+        self.locating: dict[int, tuple[scheduling.SpillTask, float, list[int], list[tuple[bytes, int, list[str]]]]] = {}
+        self.watch = Watch(self)
+        self.handle_with(self.watch)
+
+    def shares_with(self, equals: int) -> None:
+        """Set the number of global schedulers, which is at least one."""
+        self.equals = max(1, equals)
 
     @on(gcs.NodeJoined)
     def on_node_joined(self, message: gcs.NodeJoined) -> None:
@@ -98,6 +106,7 @@ class GlobalScheduler(Role):
             self.reject("a report of a node that is no member")
             return
         load.renew(message)
+        self.watch.heard(message)
         if message.task_s_mean:
             self.task_s_mean += MEAN_WEIGHT * (message.task_s_mean - self.task_s_mean)
         if self.now - self.looked_at >= LOOK_SECONDS:
@@ -134,7 +143,7 @@ class GlobalScheduler(Role):
             self._place(message, message.located if is_asked else [])
             return
         self.request += 1
-        self.locating[self.request] = (message, [len(by_shard)], [])
+        self.locating[self.request] = (message, self.now, [len(by_shard)], [])
         for shard, ids in by_shard.items():
             self.send(shard, scheduling.LocateObjects(self.request, ids))
 
@@ -143,7 +152,7 @@ class GlobalScheduler(Role):
         pending = self.locating.get(message.request)
         if pending is None:
             return
-        spill, missing, known = pending
+        spill, _, missing, known = pending
         known.extend(message.objects)
         missing[0] -= 1
         if not missing[0]:

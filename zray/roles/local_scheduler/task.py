@@ -124,6 +124,11 @@ class Forward(Struct, gc=False, eq=False):
     origin: str = ""  # address of the local scheduler that spilled it here
     peer: str = ""  # the node that is named, or has accepted it
     via: str = ""  # the global scheduler that was handed it, until a node has accepted it
+    handed_at: float = 0.0  # when that one was handed it
+
+    def handed_up(self, now: float) -> None:
+        """Note when a global scheduler was handed the task."""
+        self.handed_at = now
 
 
 class Task(Struct, gc=False, eq=False):

@@ -127,6 +127,7 @@ class Departures:
         schedulers = node.addresses.global_schedulers
         chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
         node.task_states.happened(task, Event.HANDED_UP, scheduler=chosen)
+        task.forward.handed_up(node.now)
         of_job, located = (job.job_id, job.facts), self._located(task)
         node.send(chosen, SpillTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet, located))
 

@@ -50,6 +50,8 @@ class Load:
         # Global scheduler -> tasks that it has placed here, whether we have been told of it yet or not: what we do not
         # count it takes to be on its way for good.
         self.placed_counts: Latest[str, int] = Latest(PLACERS_MAX)
+        # Global scheduler -> tasks that it has placed elsewhere since the last report, and their seconds until then.
+        self.placings: Latest[str, tuple[int, float]] = Latest(PLACERS_MAX)
         self.awaiting: dict[bytes, Task] = {}  # placed tasks that may wait for their arguments
         self.is_behind = False  # a global scheduler has placed some since the last report
         self.reported_at = -IDLE_REPORT_SECONDS
@@ -100,6 +102,12 @@ class Load:
             counts[sender] = counts.get(sender, 0) + 1
             self.is_behind = True
 
+    def is_placed(self, task: Task) -> None:
+        """Note how long a spilled task took to be placed."""
+        if task.state == TaskState.SCHEDULER:
+            count, seconds = self.placings.get(task.forward.via, (0, 0.0))
+            self.placings[task.forward.via] = count + 1, seconds + self.node.now - task.forward.handed_at
+
     # --- reports ---
 
     def report(self) -> None:
@@ -107,6 +115,7 @@ class Load:
         self.is_behind, self.reported_at, self.said_busy = False, self.node.now, self._is_busy()
         for scheduler in self.node.addresses.global_schedulers:
             self.node.send(scheduler, self._report_for(scheduler))
+        self.placings.clear()
 
     def all_is_done(self) -> None:
         """Report all workers as idle, to end the diversion of placements."""
@@ -123,6 +132,7 @@ class Load:
 
     def _report_for(self, receiver: str) -> scheduling.LoadReport:
         node = self.node
+        count, seconds = self.placings.get(receiver, (1, 0.0))
         return scheduling.LoadReport(
             node.address,
             {},
@@ -133,6 +143,7 @@ class Load:
             self._held(),
             self.placed_counts.get(receiver, 0),
             node.drain.is_on,
+            seconds / count,
         )
 
     def _taken_from(self) -> dict[str, int]:

@@ -114,6 +114,7 @@ class Recovery:
         task = node.trips.on_its_way(message.task_id, message.trip)
         if task is None:
             return  # or given back before this came
+        node.load.is_placed(task)
         node.task_states.happened(task, Event.PLACED, peer=message.node)
         if message.node in self.lost:
             # Placed before the global scheduler had heard of it: it never began.
