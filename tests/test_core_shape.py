@@ -144,7 +144,7 @@ ADDED = {
         "lines of imports": 3,
     },
     "second attempts after a full disk": {"code lines": 32, "statements": 28},
-    "number of global schedulers": {"files": 4, "code lines": 331, "statements": 268, "lines of imports": 46},
+    "number of global schedulers": {"files": 4, "code lines": 332, "statements": 268, "lines of imports": 46},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -20,6 +20,7 @@ from zray.roles.local_scheduler.addresses import Addresses
 from zray.roles.monitor import Monitor
 from zray.roles.object_manager import ObjectManager
 from zray.roles.relay import Relay
+from zray.roles.scheduler_count import SchedulerCount
 from zray.wire import allowed, codec
 from zray.wire.codec import MESSAGE_TYPES, Envelope, decode, encode
 from zray.wire.message import RETIRED_TAGS, ROUTES
@@ -283,22 +284,25 @@ TAGS = {
     305: "TaskCleansUp",
     306: "SeekNamed",
     307: "NamedFound",
+    310: "WatchLoad",
+    311: "SchedulerLoad",
 }
 
 ROLES = (
     ChainClient,
     ChainMaster,
     Client,
-    GlobalScheduler,
     Monitor,
     Relay,
     Hosting,
     ReplicaKeeper,
+    SchedulerCount,
 )
 # Roles with components, whose handlers are known when they are there.
 BUILT_ROLES = (
     ChainMember("gcs-0", "gcs", "chains", is_durable=True),
     GcsShard("gcs-0"),
+    GlobalScheduler("global", ["gcs-0"]),
     LocalScheduler("local", Addresses("objects", ["global"], ["gcs-0"], "monitor"), total={"CPU": 1}),
     ObjectManager("objects", "local", capacity=4096),
 )
