@@ -419,6 +419,20 @@ def test_the_count_goes_with_the_record_and_with_the_state_of_the_shard(shard):
     assert not other.tasks.records and not other.tasks.attempts
 
 
+def test_who_runs_a_generator_again_that_was_left_hears_how_many_items_are_needed(shard):
+    sent(shard, N1, AddLocations(N1, [], drawn=[(TASK, 3)]))
+    assert not shard.tasks.drawn, "of no task that is known"
+    held_by_two(shard, ONCE_MORE)
+    sent(shard, N1, AddLocations(N1, [], drawn=[(TASK, 3)]))
+    other = GcsShard("gcs-0")
+    other.load(shard.dump())
+    ((target, message),) = lost_again(other, "n7/local")
+    assert (target, message.drawn) == (N3, 3)
+    sent(other, N1, ReleaseAtNode(N1, [OBJECT]))
+    sent(other, N3, ReleaseAtNode(N3, [OBJECT]))
+    assert not other.tasks.drawn
+
+
 @pytest.mark.parametrize("attempts", [0, 1])
 def test_task_that_has_run_as_often_as_it_may_is_not_run_for_an_old_hint(attempts, desk):
     """The shard takes us for its maker, and its work was done, unseen, on a node that is lost."""

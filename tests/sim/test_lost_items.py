@@ -4,7 +4,12 @@ import pytest
 
 from tests.sim.sweeps import MIXTURES
 from zray.sim.faults import MEETING_SECONDS
-from zray.sim.generator_programs import run_held_back, run_left_squares, run_lost_squares
+from zray.sim.generator_programs import (
+    run_held_back,
+    run_left_and_read_elsewhere,
+    run_left_squares,
+    run_lost_squares,
+)
 from zray.sim.main import sweep_program
 from zray.sim.options import Options
 from zray.sim.sequential import Sequential
@@ -92,6 +97,26 @@ def test_a_generator_that_was_left_makes_no_more_items_again_than_were_drawn(max
     world.run(world.now + 1.0)
     assert not any(node.scheduler.tasks for node in world.nodes.values())
     world.checkers.at_rest()
+    world.end_driver(driver)
+    world.run(world.now + 1.0)
+    world.checkers.at_rest()
+
+
+@pytest.mark.parametrize("shards, replicas", [(1, 0), (3, 1)])
+@pytest.mark.parametrize("count", [250, 1_000_000])
+def test_a_generator_that_was_left_ends_when_another_node_than_its_consumers_runs_it_again(count, shards, replicas):
+    """The shard says how many items the consumer has had; the function has no end."""
+    world = Simulator(Options(seed=1, nodes=5, delay="even", shards=shards, replicas=replicas))
+    world.run(MEETING_SECONDS)
+    arguments = (count, 3, 4.0)
+    driver = world.start_driver(world.nodes["n1"], 1, run_left_and_read_elsewhere, arguments)
+    world.run(world.now + 2.5)
+    world.faults.kill_node(world.nodes["n3"], "is killed")
+    assert world.run(world.now + 10.0, unless=lambda: driver.is_done)
+    assert [value.fill for value in driver.result] == [0, 1, 4]
+    world.run(world.now + 1.0)
+    running = [task.spec.task_id for node in world.nodes.values() for task in node.scheduler.tasks.values()]
+    assert not running
     world.end_driver(driver)
     world.run(world.now + 1.0)
     world.checkers.at_rest()

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..wire.where import Where
 from .language import (
+    Call,
     CallGenerator,
     Create,
     Draw,
@@ -14,6 +15,7 @@ from .language import (
     Generate,
     Get,
     Item,
+    Keep,
     LeaveStream,
     Put,
     Sleep,
@@ -21,7 +23,7 @@ from .language import (
     remote,
 )
 from .task_programs import increment, outcomes
-from .values import Big, Failed, RemoteError
+from .values import Big, Failed, Ref, RemoteError
 
 Script = Generator[Any, Any, Any]
 
@@ -253,3 +255,38 @@ def run_left_squares(count: int, max_buffered: int, taken: int, seconds: float, 
         assert (yield Get((yield Submit(increment, (1,))))) == 2
     yield Sleep(seconds)
     return (yield from outcomes(results))
+
+
+@remote
+class LateReader:
+    """An actor that gets values long after it was given their refs."""
+
+    def __init__(self) -> None:
+        self.refs: list[Ref] = []
+
+    def take(self, refs: list[Ref]) -> Script:
+        for ref in refs:
+            yield Keep(ref)
+        self.refs = refs
+
+    def read(self) -> Script:
+        return (yield from outcomes(self.refs))
+
+
+def run_left_and_read_elsewhere(count: int, taken: int, seconds: float) -> Script:
+    """Squares, on the third node, of items of a generator that is left: an actor on the fourth gets them late."""
+    second, third, fourth = (Where(node=name, is_soft=True) for name in ("n2", "n3", "n4"))
+    reader = yield Create(LateReader, where=fourth)
+    stream = yield Generate(make_slower, (count, taken + 2), max_retries=1, where=second)
+    results = []
+    for _ in range(taken):
+        ref = yield Draw(stream)
+        results.append((yield Submit(square, (ref,), max_retries=-1, where=third)))
+        yield Drop([ref])
+    yield Get((yield Call(reader, "take", (results,))))
+    yield LeaveStream(stream)
+    yield Drop(results)
+    for _ in range(6):  # with these messages the items are freed
+        assert (yield Get((yield Submit(increment, (1,))))) == 2
+    yield Sleep(seconds)
+    return (yield Get((yield Call(reader, "read"))))

@@ -81,12 +81,14 @@ class RecordTasksReply(Message, tag=routed(101, "gcs -> local")):
 class AddLocations(Message, tag=routed(102, "local -> gcs")):
     """Copies of objects at `node`, as (object, size in bytes).  `node` holds the objects.
 
-    `attempts` are the further runs of tasks that have ended at `node`.
+    `attempts` are the further runs of tasks that have ended at `node`.  `drawn` are the items that programs have had of
+    generators that they have left.
     """
 
     node: Text
     objects: Many[tuple[ObjectID, int]]
     attempts: Many[tuple[TaskID, Natural]] = []
+    drawn: Many[tuple[TaskID, Natural]] = []
 
 
 class RemoveLocations(Message, tag=routed(103, "local -> gcs")):
@@ -215,13 +217,15 @@ class RebuildObject(Message, tag=routed(112, "gcs -> local")):
 
     All copies are lost.  `spec` is the spec of the object's task.  The task has run again `attempts` times.
 
-    `is_granted`: one more run is counted for the receiver.
+    `is_granted`: one more run is counted for the receiver.  `drawn`: a generator that was left needs to yield so many
+    items; 0: the shard has not heard that it was left.
     """
 
     object_id: ObjectID
     spec: TaskSpec
     attempts: Natural = 0
     is_granted: bool = False
+    drawn: Natural = 0
 
 
 class CannotRebuild(Message, tag=routed(113, "local -> gcs")):

@@ -84,7 +84,7 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: task_spec.TaskSpec | None
             return
         maker = next(iter(item.subscribers))
         tasks.is_made_by(task_id, maker)
-    shard.send(maker, gcs.RebuildObject(object_id, spec, attempts, is_granted))
+    shard.send(maker, gcs.RebuildObject(object_id, spec, attempts, is_granted, tasks.drawn.get(task_id, 0)))
 
 
 def lineage_found(shard: GcsShard, message: chain.LineageFound) -> None:

@@ -104,6 +104,8 @@ class GcsShard(Role):
             return
         for task_id, attempts in message.attempts:
             self.tasks.has_run_again(task_id, attempts)
+        for task_id, count in message.drawn:
+            self.tasks.was_left(task_id, count)
         for object_id, size in message.objects:
             item = self.tasks.require_object(object_id)
             item.lies_at(message.node, size)

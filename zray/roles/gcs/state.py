@@ -103,6 +103,7 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     orphans: list[bytes] = []
     ended: list[tuple[str, bytes]] = []
     has_lost_copies: bool = False
+    drawn: list[tuple[bytes, int]] = []
 
 
 _encode = Encoder().encode
@@ -174,7 +175,7 @@ def _dump_tasks(records: dict[bytes, TaskRecord], note_page: Callable[[int], Non
 
 def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[bytes, Home]) -> Iterator[bytes]:
     """Encode all but tasks and functions.  groups, homes: read only when their parts are encoded."""
-    makers, attempts = dict(shard.tasks.makers), dict(shard.tasks.attempts)
+    makers, attempts, drawn = dict(shard.tasks.makers), dict(shard.tasks.attempts), dict(shard.tasks.drawn)
     actors = list(shard.actor_by_name.values())
     last = Part(
         function_waiters=[(function_id, list(nodes)) for function_id, nodes in shard.function_waiters.items()],
@@ -190,6 +191,7 @@ def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[by
     return chain(
         (_encode(Part(makers=some)) for some in _portions(makers.items())),
         (_encode(Part(attempts=some)) for some in _portions(attempts.items())),
+        (_encode(Part(drawn=some)) for some in _portions(drawn.items())),
         kept,
         owners,
         (_encode(Part(groups=[_group_state(group)])) for group in groups.values()),
@@ -259,6 +261,7 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
             shard.function_waiters[function_id] = dict.fromkeys(nodes)
         shard.tasks.makers.update(part.makers)
         shard.tasks.attempts.update(part.attempts)
+        shard.tasks.drawn.update(part.drawn)
         shard.lost.update(dict.fromkeys(part.lost))
         shard.has_lost_copies = shard.has_lost_copies or part.has_lost_copies
         _load_keeping(shard, part)

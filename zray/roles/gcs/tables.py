@@ -106,7 +106,7 @@ class TaskTable:
     node, where no task can ever be re-executed.
     """
 
-    PASSING = {"records": None, "makers attempts once pages": "records"}
+    PASSING = {"records": None, "makers attempts drawn once pages": "records"}
     LASTING = {"keeping": ..., "needed": (lambda it: len(it.keeping.kept_for) if it.keeping else 0, "records")}
 
     def __init__(
@@ -124,6 +124,7 @@ class TaskTable:
         self.makers: dict[bytes, str] = {}
         # Task -> how often it has run again: for its workers' deaths and errors, as its nodes say, and for losses.
         self.attempts: dict[bytes, int] = {}
+        self.drawn: dict[bytes, int] = {}  # items that programs have had of generators that they have left
         # Task -> how many of its `dependents`, of this shard, have tasks that may run once only.
         self.once: dict[bytes, int] = {}
         self.free = free  # its copies go: nobody holds it, and no more
@@ -298,6 +299,11 @@ class TaskTable:
         if task_id in self.records and attempts > self.attempts.get(task_id, 0):
             self.attempts[task_id] = attempts
 
+    def was_left(self, task_id: bytes, count: int) -> None:
+        """Record how many items a further run of a generator has to yield."""
+        if task_id in self.records:
+            self.drawn[task_id] = count
+
     def hold(self, object_id: bytes, node: str) -> None:
         """Add the node to the holders."""
         record = self.require(task_of(object_id))
@@ -379,6 +385,7 @@ class TaskTable:
             del self.records[task_id]
             self.makers.pop(task_id, None)
             self.attempts.pop(task_id, None)
+            self.drawn.pop(task_id, None)
             if self.keeping is not None:
                 self.keeping.gone(task_id)
             spec = record.spec
@@ -459,6 +466,7 @@ class TaskTable:
         assert {place >> PLACE_BITS for place in places} == self.pages.keys(), "pages do not add up"
         assert self.makers.keys() <= self.records.keys(), "makers of tasks that nobody knows"
         assert self.attempts.keys() <= self.records.keys(), "attempts of tasks that nobody knows"
+        assert self.drawn.keys() <= self.records.keys(), "generators that nobody knows"
 
 
 def copy_of(item: ObjectRecord) -> ObjectRecord:

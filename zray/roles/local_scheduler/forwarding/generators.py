@@ -480,8 +480,13 @@ class Generators:
 
     # --- ends ---
 
-    def asks(self, object_id: bytes, *, is_here: bool = False) -> None:
-        """Note a lost item that a shard has asked for, of a generator that runs, or is about to run again."""
+    def asks(self, object_id: bytes, *, is_here: bool = False, drawn: int = 0) -> None:
+        """Note a lost item that a shard has asked for, of a generator that runs, or is about to run again.
+
+        drawn: the items that its consumer has had, if it was left.
+        """
+        if drawn:
+            self.left[task_of(object_id)] = drawn
         if is_here:
             self.node.remote.share_value(self.node.objects.entries[object_id])
         elif not object_id.endswith(FIRST_RETURN):
@@ -527,6 +532,8 @@ class Generators:
         task = node.tasks.get(message.task_id)
         if task is not None and message.ends:
             self.left[message.task_id] = stream.count
+            if task.entry.is_recorded:
+                node.lineage.say_left([message.task_id])
         del self.streams[message.task_id]
         node.undoing.release_items(message.task_id, range(message.count, stream.count), stream.owner)
         if task is not None and message.ends:

@@ -272,6 +272,8 @@ class Lineage:
         else:
             self._record_at_several(tasks, specs_by_shard, portion, attempts)
             self.held_again(further)
+        if node.generators.left:
+            self.say_left([task.spec.task_id for task in tasks if task.options.is_generator])
         for address, ids in self.node.addresses.by_shard(further).items():
             for held in limits.portions(ids):
                 node.send(address, gcs.HoldAtNode(node.address, held, 0))
@@ -303,6 +305,15 @@ class Lineage:
             self.owed[request] = Owed(1, {}, [])
         again = [(spec.task_id, attempts)] if attempts else []
         node.send(address, gcs.RecordTasks(node.address, [spec], request, shards, again))
+        self.say_left([spec.task_id])
+
+    def say_left(self, task_ids: list[bytes]) -> None:
+        """Tell the shards of generators that were left, for further runs on other nodes."""
+        node = self.node
+        for task_id in task_ids:
+            if (count := node.generators.left.get(task_id, 0)) and not node.is_embedded:
+                message = gcs.AddLocations(node.address, [], drawn=[(task_id, count)])
+                node.send(node.addresses.shard_of(task_id), message)
 
     def record_again(self, spec: TaskSpec) -> None:
         """Record a task that is held again, at once after its arguments: the shard may have dropped the record."""

@@ -218,7 +218,7 @@ class Recovery:
                 node.send(shard, gcs.CannotRebuild(node.address, object_id, message.is_granted))
                 return
             if options.is_generator:
-                node.generators.asks(object_id)
+                node.generators.asks(object_id, drawn=message.drawn)
             if options.actor_id:
                 call_once_more(node, spec, options, job, message.attempts)
             else:
