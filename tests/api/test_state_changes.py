@@ -20,6 +20,7 @@ from zray.exceptions import RayActorError
 from zray.store.event_ring import Event, Kind, Outcome, RingContent
 from zray.util import state
 from zray.util.placement_group import placement_group, remove_placement_group
+from zray.util.why import why
 from zray.wire.events import State, Thing
 
 
@@ -118,7 +119,9 @@ def test_timeline_shows_changes_as_instants_of_rows_of_their_own(start):
 def test_lists_with_detail_have_times_and_states(start):
     start(num_cpus=1)
     actor = Fragile.remote()
-    zray.get(actor.pid.remote())
+    pid = zray.get(actor.pid.remote())
+    (worker,) = state.list_workers(detail=True, filters=[("pid", "=", pid)])
+    assert [*worker.states_ms] == ["STARTING", "ALIVE"] and worker.end_time_ms is None
     zray.kill(actor)
     until(lambda: states("actor")[0][-1] == "DEAD")
     (row,) = state.list_actors(detail=True)
@@ -127,8 +130,6 @@ def test_lists_with_detail_have_times_and_states(start):
     assert "was killed by kill()" in row.end_reason
     (job,), (node,) = state.list_jobs(detail=True), state.list_nodes(detail=True)
     assert job.end_time_ms is None and job.start_time_ms >= node.start_time_ms > 1e12
-    drivers = [row for row in state.list_workers(detail=True) if row.worker_type == "WORKER"]
-    assert drivers and all({"STARTING", "ALIVE"} == {*row.states_ms} for row in drivers)
     assert "states_ms" not in state.list_actors()[0]
 
 
@@ -207,3 +208,18 @@ def test_change_that_several_nodes_record_is_one():
 
 def test_states_of_a_later_version_are_left_out():
     assert changes_of({"a": [ring(change(Thing.NODE, 99, 1.0), change(99, State.ALIVE, 1.0))]}) == []
+
+
+def test_why_tells_the_states_of_an_actor_and_why_it_was_restarted(start):
+    start(num_cpus=1)
+    actor = Fragile.remote()
+    first = zray.get(actor.pid.remote())
+    with pytest.raises(RayActorError):
+        zray.get(actor.fall.remote())
+    zray.get(actor.pid.remote())
+    (line,) = [line for line in why(actor._actor_id.hex()) if "states:" in line]
+    clock = r"\d\d:\d\d:\d\d\.\d{3}"
+    before = rf"  states: PENDING {clock}, STARTING {clock}, ALIVE {clock}, RESTARTING {clock}"
+    assert re.fullmatch(rf"{before} \(process {first}: exited with code 3\), STARTING {clock}, ALIVE {clock}", line)
+    node = why(zray.get_runtime_context().get_node_id())
+    assert re.fullmatch(rf"  states: ALIVE {clock}", node[-1])

@@ -153,7 +153,8 @@ def test_actors_and_nodes_are_explained(start):
     assert "is PENDING_CREATION" in why(waiting._actor_id.hex())[0]
     assert any("0 of 1 CPU free" in text for text in why(waiting._actor_id.hex()))
     node = state.list_nodes()[0].node_id
-    assert why(node[:6]) == [f"node 127.0.0.1 ({node}) is ALIVE"]
+    line, states = why(node[:6])
+    assert line == f"node 127.0.0.1 ({node}) is ALIVE" and states.startswith("  states: ALIVE ")
     done = command("why", "zz")
     assert done.returncode == 1 and "No task, actor or node has the id 'zz'" in done.stderr
 
@@ -194,8 +195,9 @@ def test_waits_of_a_constructor_are_told_now_and_after_the_end(start, gate):
     zray.kill(part)
     zray.get(other.get.remote())
     assert waits_in(why(held))["resources"] > 100
-    line, *others = until(lambda: [lines for lines in [why(place)] if "is DEAD" in lines[0]])[0]
-    assert line.endswith(": The actor Part was killed by kill().") and others == alive[1:]
+    line, *others, states = until(lambda: [lines for lines in [why(place)] if "is DEAD" in lines[0]])[0]
+    assert line.endswith(": The actor Part was killed by kill().") and others == alive[1:-1]
+    assert states.startswith(f"{alive[-1]}, DEAD ")
 
 
 def test_constructor_that_raised_is_told_with_its_error(start):

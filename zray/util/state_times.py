@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from ..api.sessions import require_runtime
 from ..api.state_changes import Change, changes_of
 from ..api.timeline import recorded_rings
+from ..exceptions.printable import printable
 
 __all__: list[str] = []  # for zray.util.state
+
+STATES_SHOWN = 12
 
 
 def with_states(rows: Sequence[dict[str, Any]], kind: str, key: str) -> list[dict[str, Any]]:
@@ -24,6 +28,35 @@ def with_states(rows: Sequence[dict[str, Any]], kind: str, key: str) -> list[dic
         return [*rows]
     histories = _histories(kind)
     return [{**row, **_times(histories.get(_id_of(row, kind, key), ()))} for row in rows]
+
+
+def history_in_words(kind: str, id: str) -> str:
+    """Say when a node or an actor has entered its last states, and why its processes have ended; "": not recorded.
+
+    Args:
+        kind: as changes of state have it.
+        id: hexadecimal.
+    """
+    if not hasattr(require_runtime(), "note_span"):  # in local mode
+        return ""
+    changes = changes_of(recorded_rings("the history of a thing")[0])
+    ends = {(change.node, change.pid): change for change in changes if change.kind == "worker" and change.is_final}
+    words: list[str] = []
+    before: Change | None = None
+    for change in (each for each in changes if (each.kind, each.id) == (kind, id)):
+        text = f"{change.state} {_clock(change.time)}"
+        end = ends.get((before.node, before.pid)) if before is not None and change.state == "RESTARTING" else None
+        if end is not None:
+            text += f" (process {end.pid}: {printable(end.reason)})"
+        words.append(text)
+        before = change
+    further = f"{len(words) - STATES_SHOWN:,} earlier ones, " if len(words) > STATES_SHOWN else ""
+    return further + ", ".join(words[-STATES_SHOWN:])
+
+
+def _clock(seconds: float) -> str:
+    """The time of day, to the millisecond."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds)) + f".{int(1000 * (seconds % 1)):03}"
 
 
 def _histories(kind: str) -> dict[str, list[Change]]:

@@ -12,6 +12,7 @@ from ..ids import FIRST_RETURN, OBJECT_ID_BYTES, TASK_ID_BYTES
 from ..wire.listing import TASK_ENDED
 from ..wire.reasons import Explain, ExplainReply
 from . import state
+from .state_times import history_in_words
 from .task_times import of_constructor
 
 __all__ = ["why"]
@@ -161,7 +162,7 @@ def _of_actor(row: Any) -> list[str]:
         place += f": {printable(row['death_cause'])}" if row["death_cause"] else ""
         calls = state.list_tasks(filters=[("actor_id", "=", row["actor_id"])], limit=ROWS)
         open_ = [call for call in calls if call["state"] not in TASK_ENDED]
-        lines = [line + place, *_of_constructor(row["actor_id"])]
+        lines = [line + place, *_of_constructor(row["actor_id"]), *_of_history("actor", row["actor_id"])]
         for call in open_[:WAITING_SHOWN]:
             lines += [f"  {text}" for text in _of_task(call)]
         return lines
@@ -190,7 +191,14 @@ def _of_constructor(actor_id: str) -> list[str]:
 
 def _of_node(row: Any) -> list[str]:
     reason = f": {row['state_message']}" if row["state_message"] else ""
-    return [f"node {row['node_name']} ({row['node_id']}) is {row['state']}{reason}"]
+    line = f"node {row['node_name']} ({row['node_id']}) is {row['state']}{reason}"
+    return [line, *_of_history("node", row["node_id"])]
+
+
+def _of_history(kind: str, id: str) -> list[str]:
+    """A line on the states of a node or an actor, if they are recorded."""
+    words = history_in_words(kind, id)
+    return [f"  states: {words}"] if words else []
 
 
 def _explained(object_ids: Sequence[bytes], depth: int = 0, home: str = "") -> list[str]:
