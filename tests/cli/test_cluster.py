@@ -298,6 +298,30 @@ def test_a_second_head_takes_another_port(nothing_left):
         zray("stop", "--all")
 
 
+def test_a_range_of_schedulers_is_shown_and_goes_on_with_the_state(nothing_left, tmp_path):
+    options = ("--head", "--port", "0", "--num-cpus", "0", "--state-dir", str(tmp_path / "state"))
+    try:
+        start(*options, "--global-schedulers", "1:4")
+        (fact,) = statuses().values()
+        assert fact["notes"] == ["1 global scheduler, 1 to 4"]
+        assert "1 global scheduler, 1 to 4" in zray("status").stdout
+        for given, note in ((), "1 to 4"), (("--global-schedulers", "2:3"), "2 to 3"):
+            zray("stop", "--all")
+            start(*options[:2], fact["endpoint"].rpartition(":")[2], *options[3:], *given)
+            until(lambda note=note: [f"{note[0]} global scheduler{'s' * (note[0] != '1')}, {note}"] == notes())
+        zray("stop", "--all")
+        start(*options, "--global-schedulers", "1")
+        assert notes() == []
+    finally:
+        zray("stop", "--all")
+
+
+def notes():
+    """What `zray status` says beside the counts."""
+    (fact,) = statuses().values()
+    return fact["notes"]
+
+
 def test_a_head_with_processes_of_its_own_and_a_state_folder(nothing_left, tmp_path):
     state = tmp_path / "state"
     options = ("--head", "--port", "0", "--num-cpus", "1", "--state-dir", str(state))

@@ -14,6 +14,7 @@ from ..roles.gcs.tables import TaskRecord, parents_of
 from ..roles.kept import bounds_of, left_of
 from ..roles.local_scheduler.tasks.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
+from ..wire.shards import shard_number
 from .gpus import check_shared
 from .values import Failed, decode_failure, is_error
 
@@ -335,7 +336,7 @@ class Checkers:
 @lru_cache(maxsize=1 << 16)
 def shard_of(task_id: bytes, shards: int) -> int:
     """Return the number of the shard to which a task id hashes."""
-    return int.from_bytes(task_id[6:16], "big") % shards
+    return shard_number(task_id, shards)
 
 
 def nothing(collection: Any, what: str) -> None:

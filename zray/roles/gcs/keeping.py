@@ -29,6 +29,7 @@ from msgspec import Struct, field
 
 from ...ids import is_put, task_of
 from ...wire.gcs import HoldAtNodeReply, LineageNeeded, LineageNeededReply, RecordTasksReply
+from ...wire.shards import shard_number
 from ...wire.task_spec import TaskSpec
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Keeping:
 
     def shard_of(self, task_id: bytes) -> int:
         """Return the number of the shard responsible for a task."""
-        return int.from_bytes(task_id[6:16], "big") % self.shards
+        return shard_number(task_id, self.shards)
 
     def peer(self, number: int) -> Peer:
         """Return the other shard of that number."""

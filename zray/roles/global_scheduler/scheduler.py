@@ -28,6 +28,7 @@ from ...wire import actors, gcs, groups, hosts, limits, scheduling
 from ...wire import bundles as bundles_wire
 from ...wire.amounts import is_enough, why_nowhere
 from ...wire.scheduling import LOCATING_MAX
+from ...wire.shards import shard_number
 from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
 from ..kept import LOST_MAX, Latest
@@ -127,7 +128,7 @@ class GlobalScheduler(Role):
             )
 
     def _shard_of(self, object_id: bytes) -> str:
-        return self.shards[int.from_bytes(object_id[6:16], "big") % len(self.shards)]
+        return self.shards[shard_number(object_id, len(self.shards))]
 
     @on(scheduling.SpillTask)
     def on_spill_task(self, message: scheduling.SpillTask) -> None:

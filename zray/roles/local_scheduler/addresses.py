@@ -6,6 +6,8 @@ from collections.abc import Container
 
 from msgspec import Struct
 
+from ...wire.shards import shard_number
+
 
 class Addresses(Struct, eq=False):
     """The roles with which a local scheduler communicates."""
@@ -43,7 +45,7 @@ class Addresses(Struct, eq=False):
         """Return the shard with sole authority for a task, its lineage and objects (docs/design/gcs-chain.md)."""
         if len(self.shards) == 1:
             return self.shards[0]
-        return self.shards[int.from_bytes(task_or_object_id[6:16], "big") % len(self.shards)]
+        return self.shards[shard_number(task_or_object_id, len(self.shards))]
 
     def by_shard(self, object_ids: list[bytes]) -> dict[str, list[bytes]]:
         """Group the objects by shard.  With a single shard, the same list object is used."""
