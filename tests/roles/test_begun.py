@@ -240,3 +240,14 @@ def test_an_actor_that_had_a_backup_is_not_made_anew_when_both_its_nodes_are_los
     desk.tell("monitor", NodeLost(N1, "it was unplugged"))
     desk.tell("gcs-0", ActorLocated(MADE, "", N1, was_guarded=was_guarded))
     assert nested.has_made(MADE) == was_guarded
+
+
+@pytest.mark.parametrize("sender, stays", [(N1, True), ("gcs-0", False)])
+def test_home_that_refuses_an_accepted_offer_has_its_backup_all_the_same(sender, stays):
+    """It had asked twice for a place, and kept the actor: callers waited for ever for the lost log."""
+    desk = GuardianDesk()
+    desk.tell(sender, ActorRefused(ACTOR, LIFE.birth))
+    assert (ACTOR in desk.scheduler.guards.guarded) == stays
+    desk.take_sent()
+    desk.tell(N1, LogCalls(ACTOR, 1, [LoggedCall(desk.spec(1))]))
+    assert [message.count for _, message in desk.take_sent(CallsLogged)] == [1] * stays

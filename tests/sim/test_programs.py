@@ -101,6 +101,12 @@ def test_an_actor_that_is_lost_with_both_its_nodes_is_not_made_anew_without_its_
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
+def test_an_actor_whose_home_has_asked_twice_for_another_keeps_its_backup():
+    """Two nodes were lost; the refusal of the second offer ended the backup, and callers waited for ever."""
+    outcome = sweep_program("giver", seed=33, **MIXTURES["nodes die"])
+    assert not outcome.error, outcome.error
+
+
 @pytest.mark.parametrize("name", ["giver", "maker"])
 @pytest.mark.parametrize("mixture", MIXTURES)
 def test_actors_that_are_passed_on_by_their_maker_are_made_once(mixture, name):

@@ -322,10 +322,13 @@ class Guards:
 
     @on(wire.ActorRefused)
     def on_actor_refused(self, message: wire.ActorRefused) -> None:
-        """ActorRefused: the actor was made anew, or belongs to another node."""
+        """ActorRefused: the actor was made anew, or belongs to another node.
+
+        Its home refuses an offer that this node has accepted; as its backup the node stays.
+        """
         node, actor_id = self.node, message.actor_id
         guard = self.guarded.get(actor_id)
-        if guard is not None and guard.life.birth == message.birth:
+        if guard is not None and guard.life.birth == message.birth and guard.home != node.sender:
             self._let_go(actor_id)
             node.logs.made_is_gone(actor_id)
             if message.is_gone:
