@@ -120,3 +120,38 @@ def test_a_program_outside_sends_one_copy_however_many_want_one(nodes, slow_line
         assert (world.now - begun) / TRANSFER_SECONDS < most
         assert world.run(world.now + 60.0, unless=lambda driver=driver: driver.is_done)
         assert driver.result == [7] * (nodes - 1)
+
+
+@remote
+def make(size):
+    yield Sleep(0.0)
+    return Big(3, size)
+
+
+def exchange():
+    """A value goes from this node to the other one, and a moment later another one comes from there."""
+    resources = {"CPU": RESOURCE_UNIT, "room": RESOURCE_UNIT}
+    made = yield Submit(make, (SIZE,), resources=resources)
+    yield Sleep(1.0)
+    big = yield Put(Big(7, SIZE))
+    looked = yield Submit(look_at, (big, 0.0), resources=resources)
+    yield Sleep(0.03)
+    value = yield Get([made])
+    return value[0].fill, (yield Get([looked]))
+
+
+def test_two_nodes_that_exchange_values_do_not_take_turns():
+    """A request is not held back by what its sender gives: it overtakes the chunks on the sender's own line."""
+    line = {"delay": "even", "bandwidth": BANDWIDTH, "chunk_bytes": 4096}
+    world = Simulator(Options(seed=1, nodes=2, check_every=10, **line))
+    world.run(0.5)
+    driver = world.start_driver(world.nodes["n1"], 1, exchange, ())
+    first, second = (world.nodes[name].manager for name in ("n1", "n2"))
+    assert world.run(5.0, unless=lambda: second.pulls.coming)
+    begun = world.now
+    assert world.run(world.now + 5.0, unless=lambda: first.pulls.coming)
+    assert second.pulls.coming, "the first value has come before the second was asked for"
+    assert world.run(world.now + 5.0, unless=lambda: not first.pulls.coming and not second.pulls.coming)
+    assert world.now - begun < 1.5 * TRANSFER_SECONDS
+    assert world.run(world.now + 5.0, unless=lambda: driver.is_done)
+    assert driver.result == (3, [7])

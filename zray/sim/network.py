@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ..wire.codec import decode
 from ..wire.link import Link
 from ..wire.message import Message
+from ..wire.objects import ObjectChunk
 from ..wire.session import Ack
 from .costs import PACK, UNPACK, things_in
 
 if TYPE_CHECKING:
+    from .node import Node
     from .simulator import Simulator
 
 
@@ -46,10 +48,20 @@ class Connection:
         self.is_open = True
 
     def send(self, source: str, messages: Sequence[Message]) -> None:
-        """Send a frame."""
+        """Send a frame.  Chunks of objects wait until the line is free, so that later messages overtake them."""
         if not self.is_open:
             return
         end = self.ends[source]
+        home = self.world.homes.get(source)
+        if self.world.options.bandwidth and home is not None and any(type(each) is ObjectChunk for each in messages):
+            home.chunks.extend((self, end, each) for each in messages if type(each) is ObjectChunk)
+            if others := [each for each in messages if type(each) is not ObjectChunk]:
+                self._pack(end, others)
+            send_chunks(self.world, home)
+        else:
+            self._pack(end, messages)
+
+    def _pack(self, end: End, messages: Sequence[Message]) -> None:
         stopwatch = self.world.stopwatch
         begun = stopwatch.clock() if stopwatch is not None else 0.0
         frame = end.link.pack(messages)
@@ -98,6 +110,9 @@ class Connection:
 
     def on_its_way(self, source: str) -> Iterator[Message]:
         """Yield messages sent from there that have not arrived, and are not lost for good."""
+        home = self.world.homes.get(source)
+        if home is not None and self.is_open:
+            yield from (chunk for connection, end, chunk in home.chunks if connection is self and end.name == source)
         received = self._other[source].link.received
         for number, frame in self.ends[source].link.unacknowledged if self.is_open else ():
             if number > received:
@@ -136,3 +151,14 @@ class Connection:
     def close(self) -> None:
         """Close the connection for good."""
         self.is_open = False
+
+
+def send_chunks(world: Simulator, home: Node) -> None:
+    """Send a node's waiting chunks while its line is free, as host/links/bulk_lane.py does."""
+    while home.chunks and home.line_is_free_at <= world.now:
+        connection, end, chunk = home.chunks.popleft()
+        if connection.is_open:
+            connection._pack(end, [chunk])
+    if home.chunks and home.looks_at_line < home.line_is_free_at:
+        home.looks_at_line = home.line_is_free_at
+        world.call_at(home.line_is_free_at, send_chunks, world, home)

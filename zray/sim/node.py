@@ -52,7 +52,7 @@ from ..roles.work_effects import (
 )
 from ..wire.events import State, Thing
 from ..wire.message import Bulk
-from ..wire.objects import AbandonObject, AllocateObject
+from ..wire.objects import AbandonObject, AllocateObject, ObjectChunk
 from ..wire.session import Ack, Goodbye
 from .costs import END_OF_TURN, PACK, QUIET_END_OF_TURN, UNPACK, Cores, Costs, kind_of, things_done, things_in
 from .desk import Desk
@@ -135,6 +135,8 @@ class Node:
         self.unmeasured: dict[str, None] = {}  # the same, since the last check of their tables' sizes
         self.is_alive, self.is_frozen, self.is_memory_followed = True, False, False
         self.line_is_free_at = 0.0  # of all frames sent to other nodes
+        self.chunks: deque[tuple[Connection, End, ObjectChunk]] = deque()  # of objects, that wait for that
+        self.looks_at_line = 0.0  # when a look at these is due
         self.ahead, self.pace = world.weather.clock()
         self.turn_seconds, self.drag = 0.0, 1.0  # while the node is slow
         # Where time costs something (costs.py):

@@ -2,7 +2,7 @@
 
 The rounds and parts are those of `exchange.py`, but longer.  Each rank puts its contributions into the store of its
 node, fetches those to its own part, adds them in the order of the ranks, and puts the result, which all others fetch.
-So each node sends and receives as much as in a ring, in both directions at once.  Contributions are announced two
+So each node sends and receives as much as in a ring, in both directions at once.  Contributions are announced some
 rounds ahead: they travel while a rank adds those to the round before, and tells of the result.
 """
 
@@ -33,10 +33,8 @@ MESSAGE_BYTES_MAX = 90 << 10
 # Of a part, and of all parts of a round.
 PART_BYTES_MAX = 4 << 20
 ROUND_BYTES_MAX = 32 << 20
-# A large tensor has so many rounds, unless parts would be smaller than this.
-ROUNDS_MIN, PART_BYTES_MIN = 3, 1 << 20
 # The contributions to so many rounds are announced ahead.
-LEAD = 2
+LEAD = 3
 # So long other ranks leave the making of the board to rank 0, and wait between looks, at first.
 PATIENCE_SECONDS, PAUSE_SECONDS = 1.0, 0.004
 
@@ -343,7 +341,7 @@ class RemoteExchange:
     # --- rounds ---
 
     def _cut(self, count: int, size: int, item_bytes: int) -> Rounds:
-        """Return equal rounds of a vector: several, unless their parts would be small.
+        """Return equal rounds of a vector.
 
         Args:
             count: elements of the vector.
@@ -351,8 +349,7 @@ class RemoteExchange:
             item_bytes: of an element.
         """
         share = -(-count // size)
-        few = min(ROUNDS_MIN, share * item_bytes // PART_BYTES_MIN)
-        number = max(-(-share * item_bytes // self.part_bytes), few, 1)
+        number = -(-share * item_bytes // self.part_bytes)
         return Rounds(count, size, -(-share // number))
 
     def _run(
