@@ -18,9 +18,9 @@ ADDED = {
     "cancel": {"files": 5, "code lines": 498, "statements": 421, "lines of imports": 61},
     "fields of records, written at their owners": {
         "files": 1,
-        "code lines": 350,
-        "statements": 300,
-        "lines of imports": 33,
+        "code lines": 382,
+        "statements": 318,
+        "lines of imports": 35,
         "fields with foreign writers": -109,
     },
     "generators": {"files": 2, "code lines": 638, "statements": 556, "lines of imports": 42},

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from zray.roles.effects import Send, SetTimer
 from zray.roles.gcs import GcsShard
 from zray.roles.local_scheduler import LocalScheduler
+from zray.roles.local_scheduler.groups.bundles import COMMITTED
 from zray.roles.local_scheduler.scheduler import Addresses
 from zray.sim.trace import name_of
 from zray.wire.bundles import plan
@@ -188,7 +189,7 @@ class Reservations(RuleBasedStateMachine):
         there = {}
         for name, node in self.nodes.items():
             for key, bundle in node.bundles.here.items():
-                assert bundle.is_committed and not bundle.is_leaving
+                assert bundle.state == COMMITTED
                 assert key not in there
                 there[key] = name
         for group_id, record in records.items():

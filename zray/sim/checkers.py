@@ -12,6 +12,7 @@ from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import TaskRecord, parents_of
 from ..roles.kept import bounds_of, left_of
+from ..roles.local_scheduler.groups.bundles import COMMITTED
 from ..roles.local_scheduler.tasks.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
 from ..wire.shards import shard_number
@@ -295,7 +296,7 @@ class Checkers:
         there: dict[tuple[bytes, int], str] = {}
         for node in self.world.nodes.values():
             for key, bundle in node.scheduler.bundles.here.items():
-                assert bundle.is_committed, "a bundle that is no group's"
+                assert bundle.state == COMMITTED, "a bundle that is no group's"
                 assert key not in there, "a bundle on two nodes"
                 there[key] = node.scheduler.address
         assert there == said, f"bundles are at {there}, and should be at {said}"

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,23 @@ class Withheld(Struct, gc=False, eq=False):
     has_ended: bool = True  # the call: it is among the counted ones
 
 
+class LogState(IntEnum):
+    """Knowledge of the log outside of this node."""
+
+    ALONE = 0  # no other node has it
+    CHOSEN = 1  # a guardian is to have it: results wait for that
+    LIVE = 2  # the guardian has it, or is being sent it
+
+
+ALONE, CHOSEN, LIVE = LogState
+TRANSITIONS: dict[tuple[LogState, str], LogState] = {
+    (ALONE, "chosen"): CHOSEN,
+    (CHOSEN, "sent"): LIVE,
+    (ALONE, "handed over"): LIVE,  # the former home has it, as the guardian
+    **{(state, "stops"): ALONE for state in LogState},
+}
+
+
 class Shipping(Struct, eq=False):
     """The shipping of one actor's journal."""
 
@@ -79,8 +97,7 @@ class Shipping(Struct, eq=False):
     answers: Answers
     begun: BegunCalls
     epoch: int = 0
-    is_on: bool = False  # a guardian has the log, or is to have it: results wait for that
-    is_started: bool = False  # it is being sent
+    state: LogState = ALONE
     is_known: bool = False  # the shard knows who the guardian is
     is_unseen: bool = True  # no result has ever left
     acked: int = -1  # calls whose effect the guardian could bring about
@@ -100,18 +117,31 @@ class Shipping(Struct, eq=False):
     offered_all_of: list[bytes] = []  # the calls that these were made by are in it
     held: list[bytes] = []  # what the log's beginning takes, until it is there
 
+    @property
+    def is_on(self) -> bool:
+        """Whether a guardian has the log, or is to have it: results wait for that."""
+        return self.state is not ALONE
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the log is being sent."""
+        return self.state is LIVE
+
+    def _happened(self, event: str) -> None:
+        self.state = TRANSITIONS[self.state, event]
+
     # --- the log ---
 
     def begin(self) -> None:
         """Begin a log for a chosen backup node.  Results are withheld until the backup node has all."""
         self.stop()
-        self.is_on = True
+        self._happened("chosen")
         self.node.logs.unheard.guarded_soon(self.actor.actor_id)
         self.epoch += 1
 
     def goes_on(self) -> None:
         """Go on with a log that the former home has, as its backup node."""
-        self.is_on = self.is_started = True
+        self._happened("handed over")
 
     def goes_on_from(self, answers: dict[bytes, Answer]) -> None:
         """Go on with the journal and the answers of the actor's former home."""
@@ -129,11 +159,11 @@ class Shipping(Struct, eq=False):
         """Send the backup node the whole journal."""
         journal: Journal = self.actor.journal
         if journal.is_full or not self.is_on:
-            self.is_on = False
+            self._happened("stops")
             self.node.logs.unheard.guarded(self.actor.actor_id)
             self.release()
             return
-        self.is_started = True
+        self._happened("sent")
         journal.nested.forget_all(journal.done_with(self.actor))
         self.offered_count, self.is_offer_said = journal.first, True
         self.unoffered_size = self.unoffered_stored = 0
@@ -371,7 +401,7 @@ class Shipping(Struct, eq=False):
 
     def stop(self, *, is_known: bool = False) -> None:
         """Stop the log: no node has it."""
-        self.is_on = self.is_started = False
+        self._happened("stops")
         self.node.logs.unheard.guarded(self.actor.actor_id)
         self.is_known = self.is_known and is_known
         self.acked, self.heard = -1, 0

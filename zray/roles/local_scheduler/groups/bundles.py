@@ -11,6 +11,7 @@ A bundle's amounts are subtracted from the node's resources, and added under nam
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -33,6 +34,23 @@ if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
 
 
+class BundleState(IntEnum):
+    """A bundle's part in its group."""
+
+    PREPARED = 0  # reserved: the group has it, or another one, as the shard says
+    COMMITTED = 1  # the group's
+    LEAVING = 2  # given back as soon as nothing of it is in use
+
+
+PREPARED, COMMITTED, LEAVING = BundleState
+TRANSITIONS = {
+    (PREPARED, "committed"): COMMITTED,
+    (COMMITTED, "committed"): COMMITTED,  # said again
+    (PREPARED, "returned"): LEAVING,
+    (COMMITTED, "returned"): LEAVING,
+}
+
+
 class Bundle(Struct, gc=False, eq=False):
     """A bundle on this node."""
 
@@ -40,8 +58,11 @@ class Bundle(Struct, gc=False, eq=False):
     index: int
     trip: int
     amounts: dict[str, int]
-    is_committed: bool = False
-    is_leaving: bool = False  # given back as soon as nothing of it is in use
+    state: BundleState = PREPARED
+
+    def happened(self, event: str) -> None:
+        """Apply an event to the bundle's state."""
+        self.state = TRANSITIONS[self.state, event]
 
     def named(self, request: Mapping[str, int]) -> dict[str, int]:
         """Translate a request into the bundle's resource names."""
@@ -88,7 +109,7 @@ class Bundles:
         """CommitBundles: the bundles may be used now."""
         for bundle in self.of_group(message.group_id):
             if bundle.trip == message.trip:
-                bundle.is_committed = True
+                bundle.happened("committed")
         self.node.changes.group(message.group_id, State.CREATED)
         self.node.dispatch.is_dirty = True
         self.node.calls.wanting_worker_changed()
@@ -98,7 +119,7 @@ class Bundles:
         """ReturnBundles."""
         returned = [bundle for bundle in self.of_group(message.group_id) if message.trip in (0, bundle.trip)]
         for bundle in returned:
-            bundle.is_leaving = True
+            bundle.happened("returned")
             self.leaving.append(bundle)
         if not message.trip:
             self._end_all(message)
@@ -119,7 +140,7 @@ class Bundles:
 
     def of_group(self, group_id: bytes) -> list[Bundle]:
         """Return the group's bundles that stay."""
-        return [bundle for bundle in self.here.values() if bundle.group_id == group_id and not bundle.is_leaving]
+        return [bundle for bundle in self.here.values() if bundle.group_id == group_id and bundle.state != LEAVING]
 
     def release(self) -> bool:
         """Give back leaving bundles without anything in use, and return whether there were any."""
@@ -199,7 +220,7 @@ class Bundles:
         are_committed: only bundles that the group has already.
         """
         for bundle in sorted(self.of_group(where.group), key=lambda bundle: leaves_gpus_idle(bundle.amounts, request)):
-            if bundle.is_committed or not are_committed:
+            if bundle.state == COMMITTED or not are_committed:
                 if where.bundle in (-1, bundle.index) and is_enough(bundle.amounts, request):
                     yield bundle
 
