@@ -1,6 +1,7 @@
 """Allreduce of two ranks on this machine: a group of zray, bare sockets, torch's gloo and OpenMPI, in turns.
 
     python -m benchmarks.collective [--mpi FOLDER] [--rounds 5] [--sizes 1000 10000000] [--json FILE]
+    python -m benchmarks.collective --mbit 1000 [--ranks 2] ...      each rank in a network of its own (needs root)
 
 FOLDER is a virtual environment with `openmpi`, `mpi4py` and numpy; without it, `mpirun` of the PATH is taken.  A peer
 that is not installed is a line that says so.  In each round all of them measure all sizes, one after the other:
@@ -144,7 +145,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument(
+        "--mbit", type=float, metavar="RATE", help="ranks on nodes of their own, with links of this rate"
+    )
+    parser.add_argument("--ranks", type=int, default=2, help="with --mbit")
     given = parser.parse_args()
+    if given.mbit:
+        show(on_links(given.mbit, given.ranks, given.sizes, given.rounds), given.sizes, given.json)
+        return
     runs: dict[str, Callable[[list[int]], Measured]] = {"zray": of_zray, "bare sockets": of_sockets}
     if importlib.util.find_spec("torch") is not None:
         runs["gloo"] = of_gloo
@@ -158,9 +166,34 @@ def main() -> None:
     for _ in range(given.rounds):
         for name, run in runs.items():
             measured[name].append(run(given.sizes))
-    print(table(measured, given.sizes))
-    if given.json:
-        Path(given.json).write_text(json.dumps(measured, indent=1))
+    show(measured, given.sizes, given.json)
+
+
+def on_links(mbit: float, ranks: int, sizes: list[int], rounds: int) -> dict[str, list[Measured]]:
+    """Measure ranks on emulated machines, whose links have this rate."""
+    from .figures import namespaces, ring_emulated, slow_dispatch
+    from .figures.net_node import nodes_on
+    from .timing import FULL
+
+    measured: dict[str, list[Measured]] = {}
+    with (
+        slow_dispatch.slow_nodes() as delay,
+        namespaces.network(ranks, mbit) as links,
+        nodes_on(links, delay.path) as nodes,
+        ring_emulated.ways_in(links, nodes, FULL) as ways,
+    ):
+        own = {"zray" if name == ring_emulated.GROUP else name: way for name, way in ways.items()}
+        for _ in range(rounds):
+            for name in sorted(own, key=lambda name: name != "zray"):
+                measured.setdefault(name, []).append(own[name](sizes))
+    return measured
+
+
+def show(measured: dict[str, list[Measured]], sizes: list[int], path: str | None) -> None:
+    """Print the table, and write all of it to a file, if one is given."""
+    print(table(measured, sizes))
+    if path:
+        Path(path).write_text(json.dumps(measured, indent=1))
 
 
 def table(measured: dict[str, list[Measured]], sizes: list[int]) -> str:

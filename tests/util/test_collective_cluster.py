@@ -43,7 +43,7 @@ def actors(cluster):
     yield members_on([0, 1, 2, 1], "default")
 
 
-@pytest.mark.parametrize("count", [0, 1_000, 200_001])
+@pytest.mark.parametrize("count", [0, 1_000, 23_000, 200_001])
 def test_calls_have_the_results_of_a_group_on_one_node(actors, count):
     def run(rank):
         own = numbers(rank, count, "f4")

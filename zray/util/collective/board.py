@@ -1,5 +1,7 @@
 """Board: the async actor at which members on several nodes meet, and which passes their short messages.
 
+Small tensors are added up here: two steps between nodes, for any number of ranks.
+
 Values larger than a message are put into the object store, and only their refs pass the board: they travel from node to
 node on the links of the cluster, encrypted, without a port of their own.
 
@@ -24,8 +26,8 @@ from .meeting import Join, why_not
 CALLS_MAX = 100_000
 # A board ends so long after its last member, or without one.
 GRACE_SECONDS, FIRST_SECONDS = 1.0, 20.0
-# In place of a rank, in payloads.
-EVERYONE = -1
+# In place of a rank, in payloads: for all others; and bytes of which all get the result of the call's operation.
+EVERYONE, TOGETHER = -1, -2
 # The key of a call of all ranks; that of a pair is the pair.
 ALL = "all"
 
@@ -36,6 +38,7 @@ class Meeting:
     def __init__(self, ranks: tuple[int, ...]) -> None:
         self.ranks = ranks
         self.payloads: dict[int, tuple[Any, dict[int, Any]]] = {}
+        self.result: bytes | None = None  # of what is `TOGETHER`
         self.is_complete = asyncio.Event()
 
 
@@ -167,7 +170,7 @@ class Board:
             payloads: by rank, or for `EVERYONE`, what the caller has for it.
 
         Returns:
-            Why the group is over, or ""; and by other ranks, a header and a payload.
+            Why the group is over, or ""; and by other ranks, a header and a payload; by `TOGETHER`, the result.
         """
         team = self.teams.get(number)
         if team is None or team.over:
@@ -180,6 +183,7 @@ class Board:
         meeting.payloads[rank] = header, payloads
         if len(meeting.payloads) == len(wanted):
             del team.meetings[key]
+            meeting.result = together(meeting)
             meeting.is_complete.set()
         elif gone := [other for other in wanted if other in team.left and other not in meeting.payloads]:
             return team.end_of(gone[0], "has left it"), {}
@@ -189,11 +193,33 @@ class Board:
         if len(meeting.payloads) < len(wanted):
             missing = next((other for other in wanted if other not in meeting.payloads), rank)
             return team.over or team.end_of(missing, "has left it"), {}
-        return "", {
+        answer = {
             other: (found, parts.get(rank, parts.get(EVERYONE)))
             for other, (found, parts) in meeting.payloads.items()
             if other != rank
         }
+        return "", answer if meeting.result is None else {**answer, TOGETHER: (header, meeting.result)}
+
+
+def together(meeting: Meeting) -> bytes | None:
+    """Return the result of all payloads that are `TOGETHER`, in the order of the ranks; None without such.
+
+    The ranks find out themselves that their calls differ: then there is no result either.
+    """
+    header, parts = meeting.payloads[meeting.ranks[0]]
+    of_all = [meeting.payloads[rank] for rank in meeting.ranks]
+    if TOGETHER not in parts or any(other != header for other, _ in of_all):
+        return None
+    import numpy
+
+    from .exchange import combined
+    from .tensors import combiner_of
+    from .types import ReduceOp
+
+    vectors = [numpy.frombuffer(each[TOGETHER], header.dtype) for _, each in of_all]
+    result = numpy.empty_like(vectors[0])
+    combined(vectors, combiner_of(ReduceOp[header.detail.split()[0]], header.dtype), result)
+    return result.tobytes()
 
 
 def conflict(team: Team) -> str:

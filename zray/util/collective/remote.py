@@ -20,12 +20,12 @@ from ...api import actors, objects
 from ...api.cluster_info import nodes
 from ...api.decorator import remote
 from ...exceptions import ActorAlreadyExistsError, RayActorError, ZrayError
-from .board import CALLS_MAX, EVERYONE, Board
+from .board import CALLS_MAX, EVERYONE, TOGETHER, Board
 from .errors import CollectiveGroupError, Header, require_equal, require_pair
 from .exchange import OCTET, Rounds, combined
 from .meeting import Join, missing_text
 from .stopped import LOOK_SECONDS, Looks, text_of
-from .tensors import Combiner, Flat
+from .tensors import BFLOAT16, Combiner, Flat
 
 NAMESPACE = "zray.util.collective"
 # All that a message carries to a rank: so little that it is no value of the store.
@@ -248,6 +248,11 @@ class RemoteExchange:
             is_taken: this rank wants it.
         """
         vector = tensor.vector
+        if 0 < vector.nbytes <= MESSAGE_BYTES_MAX and tensor.dtype != BFLOAT16:  # the board has no torch
+            found = self._exchange(header, {TOGETHER: tensor.octets.tobytes()})
+            if is_taken:
+                vector[...] = numpy.frombuffer(found[TOGETHER], vector.dtype)
+            return
         if vector.nbytes <= self.inline_max:
             found = self._exchange(header, {EVERYONE: tensor.octets.tobytes()})
             if is_taken and vector.size:
