@@ -76,10 +76,13 @@ class Head(Loop):
         child.stdin.write(f"{word}\n")
         child.stdin.flush()
 
-    def turn(self):
+    def poll_once(self):
         for descriptor, _ in self.epoll.poll(0.0):
             if action := self.actions.get(descriptor):
                 action()
+
+    def turn(self):
+        self.poll_once()
         while self.timers:
             self.processes.handle("", self.timers.pop()[3], 0.0)
 
@@ -167,3 +170,45 @@ def ends_again(head, name, seconds):
     head.until(lambda: running(head, name) not in ([], [before]))
     head.tell(name, "ready")
     head.until(lambda: running(head, name)[0].is_ready)
+
+
+def scheduler(head, name="global-0"):
+    head.processes.start({"kind": "scheduler", "name": name})
+    return running(head, name)[0]
+
+
+@pytest.fixture
+def begun(head):
+    for name in ("gcs-0-0", "gcs-0-1"):
+        head.tell(name, "ready")
+    head.until(lambda: head.said)
+    return head
+
+
+def test_one_that_is_superfluous_is_ended_for_good(begun):
+    service = scheduler(begun)
+    begun.tell("global-0", "ready")
+    begun.until(lambda: service.is_ready)
+    assert begun.processes.names() == {"gcs-0-0", "gcs-0-1", "global-0"}
+    begun.processes.end(service.host)
+    begun.until(lambda: not running(begun, "global-0"))
+    (ended,) = [it for it in begun.news if type(it) is ServiceEnded]
+    assert ended == ServiceEnded(service.host, "fewer global schedulers are needed")
+    assert not begun.rests and begun.processes.names() == {"gcs-0-0", "gcs-0-1"}
+    begun.processes.end(service.host)  # once more: it is gone
+
+
+def test_those_that_have_not_come_up_are_ended_while_they_run_and_while_they_rest(begun):
+    ready = scheduler(begun)
+    begun.tell("global-0", "ready")
+    begun.until(lambda: ready.is_ready)
+    scheduler(begun, "global-1")
+    begun.processes.end_unready("scheduler")
+    begun.until(lambda: not running(begun, "global-1"))
+    scheduler(begun, "global-2")
+    timers, begun.timers = begun.timers, []
+    begun.tell("global-2", "end")
+    until(lambda: (begun.poll_once(), begun.processes.resting)[1])
+    begun.processes.end_unready("scheduler")
+    begun.turn()
+    assert begun.processes.names() == {"gcs-0-0", "gcs-0-1", "global-0"} and not timers

@@ -187,13 +187,42 @@ def test_one_change_at_a_time():
     desk.load = BUSY
     while not desk.second(obeys=False):
         pass
-    desk.seconds(60)
+    desk.seconds(20)
     assert len(desk.changes) == 1 and "(2 wanted)" in desk.role.in_words(desk.now)
     desk.listens("g1")
     desk.seconds(8)
     assert len(desk.changes) == 1
     desk.seconds(4)
     assert desk.role.count == 3
+
+
+def test_one_that_does_not_come_up_is_given_up_and_tried_again():
+    desk = Desk()
+    desk.load = BUSY
+    while not desk.second(obeys=False):
+        pass
+    since = desk.now
+    while not (orders := desk.second(obeys=False)):
+        pass
+    assert orders == [EndScheduler("")] and 30.0 <= desk.now - since <= 32.0
+    assert desk.role.count == 1 and "did not come up in 30 s" in desk.role.in_words(desk.now)
+    desk.seconds(12)
+    assert desk.role.count == 2 and list(desk.role.watched) == [OWN, "g1/global"]
+    desk.load = SchedulerLoad(0.5, 0.0, 0.0, 64, 4.0)
+    desk.seconds(60)
+    assert desk.role.count == 2
+
+
+def test_one_that_comes_up_after_it_was_given_up_is_ended():
+    desk = Desk()
+    desk.load = BUSY
+    while not desk.second(obeys=False):
+        pass
+    while not desk.second(obeys=False):
+        pass
+    desk.listens("late")
+    assert desk.second() == [EndScheduler("late")]
+    assert list(desk.role.watched) == [OWN]
 
 
 def test_a_silent_one_stops_all_changes():

@@ -138,7 +138,10 @@ class StartScheduler(Struct, gc=False):
 
 
 class EndScheduler(Struct, gc=False):
-    """Kill a global scheduler's process, and start none in its place.  Outcome: ServiceEnded."""
+    """Kill a global scheduler's process, and start none in its place.  Outcome: ServiceEnded.
+
+    host "": those that have not come up.
+    """
 
     host: str
 

@@ -42,6 +42,7 @@ class Limits(Struct, frozen=True):
     slow_s: float = 0.005  # a request that waits longer for its placement has waited
     busy_share: float = 0.7
     idle_share: float = 0.2
+    start_s: float = 30.0  # a process that has not come up by then never does
     free_core: float = 0.9  # a machine's counters of time are not exact
 
 
@@ -79,6 +80,7 @@ class SchedulerCount(Role):
         self.count = least  # are wanted
         self.watched = {role: Watched("") for role in own}
         self.ending = ""  # a host
+        self.starting: float | None = None  # since when one starts
         self.samples: deque[Sample] = deque()  # since the number is what it is
         self.held = ""  # why there are not more
         self.last: tuple[float, str] | None = None  # change: when, and why
@@ -103,6 +105,7 @@ class SchedulerCount(Role):
     @on(ServiceAdded)
     def on_service_added(self, message: ServiceAdded) -> None:
         """ServiceAdded: the scheduler listens."""
+        self.starting = None
         for role in message.roles:
             self.watched[role] = Watched(message.host)
         self._tell()
@@ -138,6 +141,8 @@ class SchedulerCount(Role):
         self.after(self.limits.report_s, self.tick)
         known = [watched for watched in self.watched.values() if watched.load is not None]
         loads = [each.load for each in known if self.now - each.at <= FRESH * self.limits.report_s and each.load]
+        if self.starting is not None and self.now - self.starting > self.limits.start_s:
+            self._give_up()
         if len(self.watched) > self.count and not self.ending:
             self._end_one()  # its process was started again
         if not loads or not len(loads) == len(self.watched) == self.count:
@@ -198,7 +203,15 @@ class SchedulerCount(Role):
             f"one more, since they were busy {busy:.2f} of {self.limits.up_s:g} s (above {self.limits.busy_share}), "
             f"and requests waited {wait_s * 1e3:.0f} ms for their placement"
         )
+        self.starting = self.now
         self.perform(StartScheduler(self.count))
+
+    def _give_up(self) -> None:
+        """Go on without the one that has not come up."""
+        self.starting = None
+        self.count -= 1
+        self._changed(f"the process of one more did not come up in {self.limits.start_s:g} s (the head's log has why)")
+        self.perform(EndScheduler(""))
 
     def _one_fewer(self, busy: float) -> None:
         self.count -= 1

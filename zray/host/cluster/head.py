@@ -248,7 +248,7 @@ class Head:
             LetInReplica: self._let_in,
             ShutOutReplica: self._shut_out,
             StartScheduler: self._start_scheduler,
-            EndScheduler: lambda role, effect: self.processes.end(effect.host),
+            EndScheduler: self._end_scheduler,
             MeasureCpu: lambda role, effect: self.loop.deliver(role, cpu_clocks.measured()),
         }
 
@@ -262,6 +262,12 @@ class Head:
         used = self.processes.names()
         name = next(name for number in itertools.count() if (name := f"global-{number}") not in used)
         self.processes.start(self._scheduler_order(name, effect.equals))
+
+    def _end_scheduler(self, role: str, effect: EndScheduler) -> None:
+        if effect.host:
+            self.processes.end(effect.host)
+        else:
+            self.processes.end_unready("scheduler")
 
     @property
     def notes(self) -> list[str]:

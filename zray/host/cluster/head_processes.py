@@ -81,7 +81,7 @@ class ServiceProcesses:
         self.password = password
         self.loop: Reactor
         self.running: dict[str, Service] = {}
-        self.resting: set[str] = set()  # names of those that are about to be started again
+        self.resting: dict[str, Service] = {}  # by name: ended, and about to be started again
         self.deaths: dict[str, int] = {}  # by name: in a row, none of which had run well
         self.refusals: dict[str, str] = {}  # by name: why it does not start again
         self.clock: Callable[[], float] = time.monotonic
@@ -100,8 +100,8 @@ class ServiceProcesses:
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Our timers."""
-        self.resting.discard(message.order["name"])
-        self.start(message.order)
+        if self.resting.pop(message.order["name"], None) is not None:
+            self.start(message.order)
         return []
 
     # --- starting ---
@@ -180,6 +180,16 @@ class ServiceProcesses:
             service.is_superfluous = True
             os.kill(service.pid, signal.SIGKILL)
 
+    def end_unready(self, kind: str) -> None:
+        """End processes of a kind that have not come up, with none in their place."""
+        for service in self.running.values():
+            if service.order["kind"] == kind and not service.is_ready:
+                self.end(service.host)
+        for name, service in list(self.resting.items()):
+            if service.order["kind"] == kind and not service.is_ready:
+                del self.resting[name]
+                self.refusals.pop(name, None)
+
     def names(self) -> set[str]:
         """Return the names of all processes that run, or are about to."""
         return {*self.resting, *(service.order["name"] for service in self.running.values())}
@@ -202,11 +212,13 @@ class ServiceProcesses:
             reason = "fewer global schedulers are needed"
         self.loop.deliver(self.roles["services"], ServiceEnded(service.host, reason))
         if service.is_superfluous:
+            self.refusals.pop(name, None)
+            self.deaths.pop(name, None)
             self.log(f"{name} (host {service.host}) was ended: {reason}")
             return
         delay = self._rest_of(service)
         self.log(f"{name} (host {service.host}) {reason}; it is started again in {delay:g} s")
-        self.resting.add(name)
+        self.resting[name] = service
         self.loop.set_timer(delay, self.address, StartAgain(service.order))
 
     def _rest_of(self, service: Service) -> float:
