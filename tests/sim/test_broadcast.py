@@ -123,7 +123,7 @@ def test_a_program_outside_sends_one_copy_however_many_want_one(nodes, slow_line
 
 
 @remote
-def make(size):
+def make_for_the_other(size):
     yield Sleep(0.0)
     return Big(3, size)
 
@@ -131,7 +131,7 @@ def make(size):
 def exchange():
     """A value goes from this node to the other one, and a moment later another one comes from there."""
     resources = {"CPU": RESOURCE_UNIT, "room": RESOURCE_UNIT}
-    made = yield Submit(make, (SIZE,), resources=resources)
+    made = yield Submit(make_for_the_other, (SIZE,), resources=resources)
     yield Sleep(1.0)
     big = yield Put(Big(7, SIZE))
     looked = yield Submit(look_at, (big, 0.0), resources=resources)
