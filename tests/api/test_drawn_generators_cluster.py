@@ -118,10 +118,11 @@ def test_ended_generator_is_not_run_again_elsewhere(cluster, pair):
 
 
 def test_generator_that_was_left_is_left_elsewhere(cluster, pair):
-    source, caller, home, _, _ = pair
-    # So many items that the generator is left before it ends: an ended one of a plain actor may run again.
+    source, caller, home, _, is_plain = pair
     assert got(caller.draw.remote(source, (20_000, 0, None, -1), at_most=3)) == [1, 2, 3]
     before = got(source.state.remote())
     cluster.remove_node(home)
     assert got(caller.look.remote()) == [1, 2, 3]
-    assert got(source.state.remote()) == before and before[1] == 1
+    after = got(source.state.remote())
+    # A call on a plain actor runs again, if it ends before it is made again; to be left is an end.
+    assert before[1] == 1 and (after == before or (is_plain and after[1] == 2))

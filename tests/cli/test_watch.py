@@ -42,6 +42,7 @@ def test_spilled_bytes_are_a_row_where_there_are_any(capsys):
     fact = {
         **{"session": "abc", "started": "today", "programs": [], "resources": {}, "is_embedded": False, "called": ""},
         **{"counts": {"spill_file_bytes": 3e6, "overflow_bytes": 2e6}, "node_id": "n", "logs": "/logs"},
+        "notes": [],
         "memory": {"used_bytes": 0, "processes": 1, "store_bytes": 0},
     }
     module.print_table(fact)
