@@ -4,6 +4,7 @@ import pytest
 
 from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER
+from tests.roles.rows_taken import record_rows
 from tests.roles.test_shutdowns import ACTOR, ShutdownDesk
 from zray.roles.local_scheduler.tables import ACTOR_TRANSITIONS, Actor
 from zray.roles.work_effects import SessionEnds
@@ -55,14 +56,7 @@ def stops():
 
 @pytest.fixture
 def taken(monkeypatch):
-    taken, enter = set(), Actor._enter
-
-    def record(self, event):
-        taken.add((self.state, event))
-        enter(self, event)
-
-    monkeypatch.setattr(Actor, "_enter", record)
-    return taken
+    return record_rows(monkeypatch, Actor, "_enter")
 
 
 def test_each_row_is_taken(taken):

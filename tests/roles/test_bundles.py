@@ -1,6 +1,7 @@
 """Bundles of placement groups on one node, one message at a time."""
 
 from tests.roles.desk import Desk
+from tests.roles.rows_taken import record_rows
 from zray.roles.local_scheduler.groups.bundles import TRANSITIONS, Bundle
 from zray.wire.gcs import NodeJoined
 from zray.wire.groups import BundlesPrepared, CommitBundles, PrepareBundles, ReturnBundles
@@ -27,13 +28,7 @@ def test_what_a_removed_group_had_is_reported_at_once():
 
 
 def test_each_row_is_taken(monkeypatch):
-    taken, happened = set(), Bundle.happened
-
-    def record(self, event):
-        taken.add((self.state, event))
-        happened(self, event)
-
-    monkeypatch.setattr(Bundle, "happened", record)
+    taken = record_rows(monkeypatch, Bundle, "happened")
     desk = Desk(cpus=2)
     desk.tell("gcs-0", PrepareBundles(GROUP, 1, [(0, CPU)]))
     desk.tell("gcs-0", ReturnBundles(GROUP, 1, "another node has no space"))

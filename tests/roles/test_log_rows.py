@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.roles.rows_taken import record_rows
 from tests.roles.test_begun import N1, GuardedDesk
 from tests.roles.test_journals import ACTOR, FUNCTION
 from tests.sim.scenarios import failover_with_replay
@@ -32,14 +33,7 @@ def actor_ends_before_the_guardian_is_asked():
 
 @pytest.fixture
 def taken(monkeypatch):
-    taken, happened = set(), Shipping._happened
-
-    def record(self, event):
-        taken.add((self.state, event))
-        happened(self, event)
-
-    monkeypatch.setattr(Shipping, "_happened", record)
-    return taken
+    return record_rows(monkeypatch, Shipping, "_happened")
 
 
 def test_each_row_is_taken(taken):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.roles.desk import DRIVER
+from tests.roles.rows_taken import record_rows
 from tests.roles.test_restarts import ACTOR, N2, N3, Elsewhere
 from zray.ids import return_id
 from zray.roles.local_scheduler.routes.route import OPEN, TRANSITIONS, Route
@@ -13,14 +14,7 @@ from zray.wire.objects import ReleaseObjects
 
 @pytest.fixture
 def taken(monkeypatch):
-    taken, enter = set(), Route._enter
-
-    def record(self, event):
-        taken.add((self.state, event))
-        enter(self, event)
-
-    monkeypatch.setattr(Route, "_enter", record)
-    return taken
+    return record_rows(monkeypatch, Route, "_enter")
 
 
 def test_each_row_is_taken(taken):
