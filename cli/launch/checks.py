@@ -27,7 +27,7 @@ MPIS = re.compile(r"open ?mpi|mpich|hydra|intel\(r\) mpi", re.I)
 
 
 class Finding(NamedTuple):
-    """What a check has found.  level: OK; NOTE: it may matter; FAILED: something will not work."""
+    """The finding of a check.  level: OK; NOTE: it may matter; FAILED: something will not work."""
 
     level: str
     text: str

@@ -129,6 +129,6 @@ for count in (100, 20, 100, 20):
 
 @pytest.mark.parametrize("what", ["held", "yielded"])
 def test_program_that_tries_again_with_less_after_the_error_of_a_full_disk_succeeds(tmp_path, what):
-    """What the first attempt has left runs for a moment, and frees space at its end only."""
+    """Work that the first attempt has left runs for a moment, and frees space at its end only."""
     done = on_small_disk(tmp_path, TRIES_AGAIN, "100m", what, timeout_s=100)
     assert done.stdout.split() == ["full", "used"] * 2, done.stdout + done.stderr

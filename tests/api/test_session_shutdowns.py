@@ -171,7 +171,7 @@ def pid_of(actor):
 
 
 @pytest.mark.parametrize("end", ["zray.shutdown()", "zray.kill(actor)", "del actor, drawer"])
-def test_who_awaits_items_when_their_session_or_actor_ends_has_one_error_and_no_traceback(end, tmp_path):
+def test_consumer_of_items_has_one_error_and_no_traceback_when_session_or_actor_ends(end, tmp_path):
     """The wait for an item is one for the end of its generator too, and had the error twice."""
     done = run_script(
         tmp_path,

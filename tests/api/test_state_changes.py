@@ -182,7 +182,7 @@ def change(thing, state, at, number=bytes(16), name="", reason=""):
     return Event(Kind.CHANGE, number, *times, name, reason, Outcome.FINISHED, 0, 0, thing=thing, state=state)
 
 
-def test_what_was_there_before_the_first_run_is_shown_at_its_begin():
+def test_states_before_the_first_run_are_shown_at_its_begin():
     old = [
         change(Thing.NODE, State.ALIVE, 1.0, name="a"),
         change(Thing.ACTOR, State.ALIVE, 2.0, b"1" * 16, "Keeper"),

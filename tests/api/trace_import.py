@@ -1,4 +1,4 @@
-"""What Perfetto's trace processor makes of a Chrome trace: a model of its importer, which counts the same errors.
+"""A model of the importer of Chrome traces in Perfetto's trace processor, which counts the same errors.
 
 The importer takes events in the order of their times, those of a time in the order of the file.  A row is a stack of
 slices; one that ends behind the slice around it is dropped.  Times are read as doubles of microseconds, and cut to

@@ -317,7 +317,7 @@ def test_a_range_of_schedulers_is_shown_and_goes_on_with_the_state(nothing_left,
 
 
 def notes():
-    """What `zray status` says beside the counts."""
+    """The notes of `zray status` beside the counts."""
     (fact,) = statuses().values()
     return fact["notes"]
 

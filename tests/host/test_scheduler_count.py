@@ -40,7 +40,7 @@ def note(node):
     return text
 
 
-def test_one_more_starts_under_load_and_ends_without_it_and_no_task_is_lost(quick, nothing_left):
+def test_scheduler_starts_under_load_and_ends_without_it_and_no_task_is_lost(quick, nothing_left):
     work = far(lambda number: number).options(num_cpus=0)
     with Cluster(True, head_node_args={"num_cpus": 1, "global_schedulers": "1:3"}) as cluster:
         head = cluster.head_node

@@ -185,7 +185,7 @@ def begun(head):
     return head
 
 
-def test_one_that_is_superfluous_is_ended_for_good(begun):
+def test_superfluous_service_is_ended_for_good(begun):
     service = scheduler(begun)
     begun.tell("global-0", "ready")
     begun.until(lambda: service.is_ready)
@@ -198,7 +198,7 @@ def test_one_that_is_superfluous_is_ended_for_good(begun):
     begun.processes.end(service.host)  # once more: it is gone
 
 
-def test_those_that_have_not_come_up_are_ended_while_they_run_and_while_they_rest(begun):
+def test_services_that_have_not_come_up_are_ended_while_they_run_and_while_they_rest(begun):
     ready = scheduler(begun)
     begun.tell("global-0", "ready")
     begun.until(lambda: ready.is_ready)

@@ -296,7 +296,7 @@ sys.exit(5)
 
 
 def test_line_that_all_machines_get_makes_a_cluster_of_them(network, tmp_path):
-    """As `ray symmetric-run`: the machine with the address runs the program, the others are nodes."""
+    """The machine with the address runs the program, and the others are nodes, as with `ray symmetric-run`."""
     head, other = network.add("a"), network.add("b")
     line = [sys.executable, "-m", "cli.main", "symmetric-run", "--address", f"{head.address}:6379", "--min-nodes", "2"]
     line += ["--meet", str(tmp_path), "--num-cpus", "1", "--", sys.executable, "-c", COUNTED]

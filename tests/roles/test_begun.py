@@ -244,7 +244,7 @@ def test_an_actor_that_had_a_backup_is_not_made_anew_when_both_its_nodes_are_los
 
 @pytest.mark.parametrize("sender, stays", [(N1, True), ("gcs-0", False)])
 def test_home_that_refuses_an_accepted_offer_has_its_backup_all_the_same(sender, stays):
-    """It had asked twice for a place, and kept the actor: callers waited for ever for the lost log."""
+    """A home that had asked twice for a place kept the actor: callers waited for ever for the lost log."""
     desk = GuardianDesk()
     desk.tell(sender, ActorRefused(ACTOR, LIFE.birth))
     assert (ACTOR in desk.scheduler.guards.guarded) == stays

@@ -419,7 +419,7 @@ def test_the_count_goes_with_the_record_and_with_the_state_of_the_shard(shard):
     assert not other.tasks.records and not other.tasks.attempts
 
 
-def test_who_runs_a_generator_again_that_was_left_hears_how_many_items_are_needed(shard):
+def test_node_that_runs_a_left_generator_again_hears_how_many_items_are_needed(shard):
     sent(shard, N1, AddLocations(N1, [], drawn=[(TASK, 3)]))
     assert not shard.tasks.drawn, "of no task that is known"
     held_by_two(shard, ONCE_MORE)

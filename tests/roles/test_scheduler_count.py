@@ -80,13 +80,13 @@ BUSY = SchedulerLoad(0.9, 0.0, 0.05, 64, 4.0)
 IDLE = SchedulerLoad(0.1, 0.0, 0.0, 64, 4.0)
 
 
-def test_it_begins_with_the_least_and_leaves_a_steady_load_alone():
+def test_count_begins_with_the_least_and_stays_at_a_steady_load():
     desk = Desk()
     desk.seconds(200)
     assert desk.role.count == 1 and not desk.changes and desk.told == {OWN: 1}
 
 
-def test_one_more_after_ten_seconds_above_and_another_one_ten_seconds_later():
+def test_scheduler_is_added_after_ten_seconds_above_and_another_ten_seconds_later():
     desk = Desk()
     desk.load = BUSY
     desk.seconds(45)
@@ -98,7 +98,7 @@ def test_one_more_after_ten_seconds_above_and_another_one_ten_seconds_later():
     assert "the most that was asked for" in desk.role.in_words(desk.now)
 
 
-def test_what_counts_is_the_mean_of_the_ten_seconds():
+def test_mean_of_the_ten_seconds_counts():
     desk = Desk()
     for seconds, busy in ((1, 0.45), (1, 0.9)) * 30:
         desk.load = SchedulerLoad(busy, 0.0, 0.05, 64, 4.0)
@@ -121,7 +121,7 @@ def test_a_load_that_is_over_is_no_reason_for_one_more():
     assert not desk.changes
 
 
-def test_one_fewer_after_a_minute_below_and_never_the_own_one():
+def test_scheduler_is_ended_after_a_minute_below_and_never_the_own_one():
     desk = Desk()
     desk.load = BUSY
     desk.seconds(25)
@@ -182,7 +182,7 @@ def test_old_requests_count_as_slow_placements_do():
     assert desk.role.count == 2
 
 
-def test_one_change_at_a_time():
+def test_count_changes_once_at_a_time():
     desk = Desk()
     desk.load = BUSY
     while not desk.second(obeys=False):
@@ -196,7 +196,7 @@ def test_one_change_at_a_time():
     assert desk.role.count == 3
 
 
-def test_one_that_does_not_come_up_is_given_up_and_tried_again():
+def test_scheduler_that_does_not_come_up_is_given_up_and_tried_again():
     desk = Desk()
     desk.load = BUSY
     while not desk.second(obeys=False):
@@ -213,7 +213,7 @@ def test_one_that_does_not_come_up_is_given_up_and_tried_again():
     assert desk.role.count == 2
 
 
-def test_one_that_comes_up_after_it_was_given_up_is_ended():
+def test_scheduler_that_comes_up_after_it_was_given_up_is_ended():
     desk = Desk()
     desk.load = BUSY
     while not desk.second(obeys=False):
@@ -234,7 +234,7 @@ def test_a_silent_one_stops_all_changes():
     assert desk.role.count == 2
 
 
-def test_one_that_dies_is_waited_for():
+def test_scheduler_that_dies_is_waited_for():
     """Our host starts another one in its place."""
     desk = Desk()
     desk.load = BUSY
@@ -250,7 +250,7 @@ def test_one_that_dies_is_waited_for():
     assert desk.role.count == 1 and list(desk.role.watched) == [OWN]
 
 
-def test_one_that_dies_while_it_is_ended_and_is_started_again_is_ended_then():
+def test_scheduler_that_dies_while_it_is_ended_and_is_started_again_is_ended_then():
     desk = Desk()
     desk.load = BUSY
     desk.seconds(12)

@@ -95,7 +95,7 @@ def test_a_call_of_an_actor_that_recovers_says_which_actor_is_lost_with_both_its
 
 @pytest.mark.parametrize("name, seeds", [("giver", (11, 18, 20)), ("maker", (3, 18))])
 def test_an_actor_that_is_lost_with_both_its_nodes_is_not_made_anew_without_its_state(name, seeds):
-    """Its maker, which runs its calls again, created it once more, and its other callers had no error."""
+    """The maker of an actor, which runs its calls again, created it once more, and other callers had no error."""
     for seed in seeds:
         outcome = sweep_program(name, seed=seed, **MIXTURES["nodes die"])
         assert not outcome.error, f"seed {seed}: {outcome.error}"

@@ -85,7 +85,7 @@ def test_the_number_follows_a_load_of_4_64_and_4_nodes():
     assert adaptive.rate(2.0, four) >= 0.95 * alone and adaptive.rate(again - 3.0, again) >= 0.95 * alone
 
 
-def test_one_alone_places_too_few_for_64_nodes():
+def test_single_scheduler_places_too_few_for_64_nodes():
     assert Load(1, 1, phases=((192, 3.0),)).rate(2.0, 4.0) <= 0.6 * CAPACITY
 
 

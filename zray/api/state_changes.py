@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
     @property
     def thing(self) -> tuple[str, str, str]:
-        """What has entered the state."""
+        """The thing that has entered the state."""
         return self.kind, self.id, self.node if self.kind == KINDS[Thing.WORKER] else ""
 
 
