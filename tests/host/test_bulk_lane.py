@@ -16,7 +16,7 @@ OVERTAKEN_MAX = 24
 
 
 def chunks(count=COUNT):
-    """Letters as object managers send them to one another."""
+    """Chunks as object managers send them to one another."""
     size = count * CHUNK_BYTES
     return [
         ObjectChunk(OBJECT, TICKET, size, number * CHUNK_BYTES, Bulk(bytes([number % 251]) * CHUNK_BYTES))
