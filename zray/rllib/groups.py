@@ -28,7 +28,7 @@ from .environments import (
 from .episodes import ACTIONS_MAX, is_stateless, play_again
 from .lives import close_all
 from .old_environments import settled
-from .places import Places
+from .places import Places, keep_attributes_fast
 from .policies import Policy
 from .sequences import sequences_of
 from .spaces import OutsideSpace, not_finite_in_words
@@ -436,6 +436,8 @@ class Group(Places):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        for env in self.envs:
+            keep_attributes_fast(env)
         if self.taken is not None:
             for env, seed, actions in zip(self.envs, self.seeds, self.taken, strict=True):
                 play_again(env, seed, actions)

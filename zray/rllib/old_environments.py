@@ -140,7 +140,8 @@ def settled(env: Any) -> Any:
     if isinstance(env, OldStep):
         return env.env if env.is_of_today else env
     outer = env
-    while (inner := vars(outer).get("env")) is not None:
+    while isinstance(outer, gymnasium.Wrapper):  # as `adapted` goes; a look at `vars` makes attributes slow for good
+        inner = outer.env
         if isinstance(inner, OldStep):
             if inner.is_of_today:
                 outer.env = inner.env

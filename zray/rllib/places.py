@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
+
+import gymnasium
 
 from .environments import EnvContext, InvalidEnvironmentError, make_environment
 from .lives import RESTARTS_MAX, close_all
 from .old_environments import settled
 
-__all__ = ["Places"]
+__all__ = ["Places", "keep_attributes_fast"]
 
 logger = logging.getLogger("zray.rllib")
 
@@ -28,7 +31,10 @@ class Places:
         return self.maker[1].copy_with_overrides(**places, recreated_worker=self.restarted[place] > 0)
 
     def _made(self: Any, place: int) -> Any:
-        return make_environment(self.maker[0], self._context(place))
+        env = make_environment(self.maker[0], self._context(place))
+        if self.worker_index:
+            keep_attributes_fast(env)
+        return env
 
     def _tell_created(self: Any, place: int) -> None:
         facts = {"env": self.envs[place], "sub_environment": self.envs[place], "env_context": self._context(place)}
@@ -80,3 +86,19 @@ class Places:
             except Exception as error:
                 text = f"reset raised {type(error).__name__}: {error}, in {self._where(place)}."
                 self._make_anew(place, InvalidEnvironmentError(text), error)
+
+
+def keep_attributes_fast(env: Any) -> None:
+    """Give an environment and its wrappers attributes whose access stays fast after the environment is pickled.
+
+    A pickle asks for `__dict__`.  Until Python 3.13 the interpreter then moves the attributes into a dictionary that
+    shares its keys, which its fast path does not read: each step of CartPole took 13 % longer after an actor's first
+    checkpoint.  A dictionary with keys of its own is read by the fast path.
+    """
+    if sys.version_info >= (3, 13):
+        return
+    while isinstance(env, gymnasium.Env):
+        attributes = vars(env)
+        if type(attributes) is dict:
+            env.__dict__ = {**attributes}
+        env = attributes.get("env")
