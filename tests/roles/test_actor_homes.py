@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests.roles.desk import DRIVER, FUNCTION, JOB, Desk
+from tests.roles.desk import DRIVER, FUNCTION, JOB, Acknowledged, Desk
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard, homes
 from zray.wire.actors import (
+    ActorAccepted,
     ActorHandedOver,
     ActorRegistered,
     CreateActor,
@@ -16,8 +17,9 @@ from zray.wire.actors import (
     LookUpActorReply,
     PlaceActor,
     RegisterActor,
+    SpillActor,
 )
-from zray.wire.gcs import FreeCopies, HoldAtNode, NodeLost, ReleaseAtNode
+from zray.wire.gcs import FreeCopies, HoldAtNode, HoldAtNodeReply, NodeJoined, NodeLost, ReleaseAtNode
 from zray.wire.handles import HandleReleased
 from zray.wire.homes import (
     ActorAt,
@@ -34,13 +36,14 @@ from zray.wire.homes import (
     UnguardActor,
 )
 from zray.wire.objects import HoldObjects, ReleaseObjects
-from zray.wire.scheduling import JobEnded, JobFacts, PlaceTask
-from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
+from zray.wire.scheduling import JobEnded, JobFacts, PlaceTask, SpillTask
+from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import SubmitTasks
 
 N1, N2, N3 = "n1/local", "n2/local", "n3/local"
 ACTOR = b"a" * 16
 JOB_THERE = b"job-0002"
+CPU = {"CPU": RESOURCE_UNIT}
 HANDLE = ACTOR + FIRST_RETURN
 MADE, MOVED, AGAIN = (ActorLife("n1/local#1", term) for term in range(3))
 
@@ -116,6 +119,29 @@ def test_who_lets_go_of_the_handle_asks_no_more():
     assert tell(shard, N2, ActorAt(ACTOR, N2, MADE)) == [(N3, ActorLocated(ACTOR, N2))]
     tell(shard, N3, ReleaseAtNode(N3, [HANDLE]))
     assert not shard.homes.askers
+
+
+def test_a_claim_of_one_that_somebody_was_told_to_be_lost_without_a_backup_is_refused():
+    """The node that it was offered to had it, and its maker made it anew: the state was lost with the first one."""
+    shard = GcsShard("gcs-0")
+    tell(shard, N1, ActorAt(ACTOR, N1, MADE, is_settled=False))
+    tell(shard, N3, HoldAtNode(N3, [HANDLE], 0))
+    tell(shard, "monitor", NodeLost(N1, ""))
+    assert tell(shard, N3, LocateActor(ACTOR, N3, wait=False)) == [(N3, ActorLocated(ACTOR, "", N1))]
+    refused = ActorRefused(ACTOR, MADE.birth, is_gone=True)
+    assert tell(shard, N2, ActorAt(ACTOR, N2, MOVED)) == [(N2, refused)]
+    assert tell(shard, N3, ActorAt(ACTOR, N3, ActorLife("n3/local#1"))) == []  # made anew
+    assert tell(shard, N2, LocateActor(ACTOR, N2)) == [(N2, ActorLocated(ACTOR, N3))]
+
+
+def test_a_claim_of_one_that_nobody_has_asked_for_is_granted_though_its_maker_is_lost():
+    shard = GcsShard("gcs-0")
+    tell(shard, N1, ActorAt(ACTOR, N1, MADE, is_settled=False))
+    tell(shard, N3, HoldAtNode(N3, [HANDLE], 0))
+    tell(shard, "monitor", NodeLost(N1, ""))
+    claimed = ActorClaimed(ACTOR, MOVED, is_held=True)
+    assert tell(shard, N2, ActorAt(ACTOR, N2, MOVED)) == [(N2, claimed)]
+    assert tell(shard, N3, LocateActor(ACTOR, N3)) == [(N3, ActorLocated(ACTOR, N2))]
 
 
 def test_the_guardian_has_it_when_its_node_is_lost():
@@ -378,3 +404,49 @@ def test_calls_that_wait_for_a_word_of_where_the_actor_lives_end_with_their_driv
     assert not desk.scheduler.tasks.get(call.task_id)
     desk.kill(worker)
     assert not desk.scheduler.routes.by_actor and not desk.scheduler.tasks
+
+
+class Maker(Acknowledged, Desk):
+    """A node without CPUs, where a program makes an actor that recovers, for another node."""
+
+    def __init__(self):
+        super().__init__(cpus=0)
+        self.join()
+        for node in (N1, N2):
+            self.tell("monitor", NodeJoined(node, CPU))
+        options = ActorOptions(resources=CPU, class_name="A", max_restarts=-1, checkpoint_interval=2, detached=True)
+        self.tell(DRIVER, CreateActor(TaskSpec(ACTOR, FUNCTION), options))
+        assert SpillActor in [type(message) for _, message in self.heard()]
+
+    def passes_the_handle(self):
+        """Have a task take the handle that only another node can run."""
+        options = encode_options(TaskOptions(CPU))
+        self.submit(TaskSpec(b"u" * 16, FUNCTION, holds=(HANDLE,), options=options))
+        return self.has_left()
+
+    def has_left(self):
+        return any(type(message) is SpillTask for _, message in self.heard())
+
+    @property
+    def birth(self):
+        return self.scheduler.calls.actors[ACTOR].life.birth
+
+
+def test_the_handle_of_an_actor_that_recovers_stays_until_the_shard_knows_its_home():
+    desk = Maker()
+    assert not desk.passes_the_handle()
+    desk.tell(N2, ActorAccepted(ACTOR, desk.birth))
+    sent = desk.take_sent()
+    assert SpillTask not in [type(message) for _, message in sent]
+    (hold,) = [message for _, message in sent if type(message) is HoldAtNode and message.object_ids == [HANDLE]]
+    at = [message for _, message in sent if type(message) is ActorAt]
+    assert [(message.node, message.guardian) for message in at] == [(N2, "local")]
+    desk.tell("gcs-0", HoldAtNodeReply(hold.request))
+    assert desk.has_left() and not desk.scheduler.logs.unheard.by_actor
+
+
+def test_the_handle_of_an_actor_that_ends_before_it_has_a_home_leaves():
+    desk = Maker()
+    assert not desk.passes_the_handle()
+    desk.tell(N1, KillActor(ACTOR))
+    assert desk.has_left() and not desk.scheduler.logs.unheard.by_actor

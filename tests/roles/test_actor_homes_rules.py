@@ -36,6 +36,8 @@ class HomesMachine(RuleBasedStateMachine):
         self.lost = set()  # those of which the shard has heard that
         self.home = None  # (node, life, is_settled, guardian)
         self.is_killed = False
+        self.is_given_up = False  # somebody was told that it is lost, and it has had no backup
+        self.was_guarded = False
         self.lives = []  # (node, life) of all claims so far
         self.births = 0
         self.holders = set()
@@ -74,6 +76,9 @@ class HomesMachine(RuleBasedStateMachine):
         del self.asking[node]
         assert home in self.lost or self.home is None
         assert not guardian, "said to be dead, and somebody makes it again"
+        if answer.lost and self.home:
+            assert answer.was_guarded == self.was_guarded or home == known
+            self.is_given_up = self.is_given_up or not self.was_guarded
 
     # --- claims ---
 
@@ -85,6 +90,8 @@ class HomesMachine(RuleBasedStateMachine):
             if before is None or before[1].birth != life.birth:
                 counts = life.term == 0
                 refused = {before[0], before[3]} if counts and before else {node} if not counts else set()
+            elif self.is_given_up:
+                refused = {node}
             elif life.term > before[1].term:
                 counts = True
             elif (node, life.term) == (before[0], before[1].term):
@@ -93,8 +100,9 @@ class HomesMachine(RuleBasedStateMachine):
                 refused = {node}
         if counts:
             if before is None or before[1].birth != life.birth:
-                self.is_killed = False
+                self.is_killed = self.is_given_up = self.was_guarded = False
             self.home = (node, life, is_settled, "" if guardian in self.lost else guardian)
+            self.was_guarded = self.was_guarded or guardian != ""
         said = self._tell(sender, ActorAt(ACTOR, node, life, is_settled, guardian))
         refusals = {target for target, message in said if type(message) is ActorRefused}
         assert refusals == refused - self.lost - {""}
@@ -130,6 +138,13 @@ class HomesMachine(RuleBasedStateMachine):
     def guardian_claims(self, is_settled):
         _, life, _, guardian = self.home
         self._claim(guardian, guardian, ActorLife(life.birth, life.term + 1, 1), is_settled=is_settled)
+
+    @precondition(lambda self: self.home and self.home[0] in self.lost)
+    @rule(node=nodes)
+    def who_was_offered_it_claims(self, node):
+        _, life, _, guardian = self.home
+        if node not in (guardian, *self.lost):
+            self._claim(node, node, ActorLife(life.birth, life.term + 1))
 
     @precondition(lambda self: self.lives)
     @rule(data=st.data(), sender=nodes)
@@ -250,6 +265,7 @@ class HomesMachine(RuleBasedStateMachine):
         if home is not None:
             assert (home.node, home.life, home.is_settled, home.guardian) == self.home
             assert home.is_killed == self.is_killed
+            assert (home.is_given_up, home.was_guarded) == (self.is_given_up, self.was_guarded)
             if home.node in self.lost:
                 is_known = not home.guardian
             else:

@@ -101,6 +101,13 @@ def test_an_actor_that_is_lost_with_both_its_nodes_is_not_made_anew_without_its_
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
+@pytest.mark.parametrize("seed", [70, 155, 177, 260])
+def test_an_actor_that_looks_for_a_home_is_known_to_no_other_node(seed):
+    """Its maker's node was lost, and it was made anew: calls of who had the handle were lost with the first one."""
+    outcome = sweep_program("giver", seed=seed, **MIXTURES["nodes die"])
+    assert not outcome.error, outcome.error
+
+
 def test_an_actor_whose_home_has_asked_twice_for_another_keeps_its_backup():
     """Two nodes were lost; the refusal of the second offer ended the backup, and callers waited for ever."""
     outcome = sweep_program("giver", seed=33, **MIXTURES["nodes die"])

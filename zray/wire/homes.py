@@ -71,7 +71,7 @@ class ActorKilled(Message, tag=routed(196, "local -> gcs")):
 class ActorRefused(Message, tag=routed(184, "gcs, local -> local")):
     """The actor is not the receiver's: re-created, or living elsewhere.
 
-    `is_gone`: the actor is dead, and nobody has a handle.
+    `is_gone`: the actor is dead.  Nobody has a handle, or somebody was told that the actor is lost.
     """
 
     actor_id: ActorID

@@ -4,7 +4,8 @@ unknown                         askers wait, if they want to
 not settled                     askers wait
 settled                         askers are told
 lost node, with a backup        the backup will claim the actor, or decline; askers are told to wait
-lost node, no backup            dead: askers are told of the lost node
+lost node, no backup            dead: askers are told of the lost node; if it has never had a backup, its maker may make
+                                it anew then, and later claims of its former life are refused
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Home(Struct, array_like=True, gc=False, eq=False, forbid_unknown_fields=Tr
     guardian: str  # "": none
     is_killed: bool = False
     was_guarded: bool = False  # it has had a backup, so others may have seen effects of its calls
+    is_given_up: bool = False  # somebody was told that it is lost, and has had no backup
 
 
 class ActorHomes:
@@ -81,6 +83,9 @@ class ActorHomes:
             for place in dict.fromkeys((home.node, home.guardian)):
                 self._refuse(actor_id, place, home.life)
             home = None
+        if home is not None and home.is_given_up:
+            self._refuse(actor_id, node, life, is_gone=True)
+            return
         is_new = home is None or life.term > home.life.term
         if home is None:
             home = self.homes[actor_id] = Home(node, life, message.is_settled, "")
@@ -169,6 +174,8 @@ class ActorHomes:
             found = homes.ActorLocated(actor_id, home.node)
             if is_lost:
                 found = homes.ActorLocated(actor_id, "", home.node, was_guarded=home.was_guarded)
+                self.changes(actor_id, home)
+                home.is_given_up = not home.was_guarded
             for asker in askers:
                 self._send(asker, found)
 

@@ -8,6 +8,7 @@ Actors just created on the local node with handles that may not leave yet.
                                                 the node, replay would create the actor anew, and lose all effects
     recoverable itself                          until the shard knows the backup node: after a loss of the node, the
                                                 shard would report the actor as dead
+    recoverable, and about to leave             until the shard knows the new home: this node is the backup node then
 
 So no other node calls an actor that may later be replaced by another.  The results of such an actor wait too
 (`shipping`), because local callers may have backups elsewhere.
@@ -38,7 +39,14 @@ class Unheard(Struct, gc=False, eq=False):
 
     awaits_maker: bool = False  # the guardian of who made it
     awaits_guard: bool = False  # the shard: its own
+    awaits_home: bool = False  # the shard: its home, on another node
     requests: list[int] = []  # of what is to leave with its handle (acks)
+    moves: list[int] = []  # of its own offers to other nodes, which need no home
+
+    @property
+    def awaits_others(self) -> bool:
+        """Whether a backup node is to hear of the actor, whatever its home."""
+        return self.awaits_maker or self.awaits_guard
 
 
 class UnheardActors:
@@ -76,20 +84,35 @@ class UnheardActors:
             item.awaits_guard = False
             self._look_at(actor_id, item)
 
+    def seeks_home(self, actor_id: bytes) -> None:
+        """Hold an actor that may leave until the shard knows its home."""
+        self.by_actor.setdefault(actor_id, Unheard()).awaits_home = True
+
+    def has_home(self, actor_id: bytes) -> None:
+        """The shard knows the actor's home, or the actor stays or is dead."""
+        item = self.by_actor.get(actor_id)
+        if item is not None:
+            item.awaits_home = False
+            self._look_at(actor_id, item)
+
     def awaits_maker(self, actor_id: bytes) -> bool:
         """Whether effects of the actor are held back, because re-execution of the creator might create the actor
         anew."""
         item = self.by_actor.get(actor_id)
         return item is not None and item.awaits_maker
 
-    def hold_back(self, object_ids: Iterable[bytes], request: int) -> int:
-        """Hold `request` for each contained handle that may not leave yet.  Returns the number of these handles."""
+    def hold_back(self, object_ids: Iterable[bytes], request: int, moves: bytes = b"") -> int:
+        """Hold `request` for each contained handle that may not leave yet.  Returns the number of these handles.
+
+        moves: the actor that `request` is to offer to another node.
+        """
         count = 0
         if self.by_actor:
             for object_id in object_ids:
-                item = self.by_actor.get(object_id[:TASK_ID_BYTES])
-                if item is not None:
-                    item.requests.append(request)
+                actor_id = object_id[:TASK_ID_BYTES]
+                item = self.by_actor.get(actor_id)
+                if item is not None and (actor_id != moves or item.awaits_others):
+                    (item.moves if actor_id == moves else item.requests).append(request)
                     count += 1
         return count
 
@@ -98,10 +121,13 @@ class UnheardActors:
         return any(object_id[:TASK_ID_BYTES] in self.by_actor for object_id in object_ids)
 
     def _look_at(self, actor_id: bytes, item: Unheard) -> None:
-        if item.awaits_maker or item.awaits_guard:
+        if item.awaits_others:
             return
-        del self.by_actor[actor_id]
-        for request in item.requests:
+        requests, item.moves = item.moves, []
+        if not item.awaits_home:
+            del self.by_actor[actor_id]
+            requests = requests + item.requests
+        for request in requests:
             self.node.acks.acknowledged(request)
 
 

@@ -76,8 +76,8 @@ class Guards:
         if not guardian:
             return
         if actor.shipping is not None:
-            if not actor.options.detached and actor.job.home == node.address:
-                return  # it ends with its driver, which is on this node
+            if self.end_together(actor):
+                return
             actor.shipping.begin()
         actor.asks(guardian)
         spec = actor.creation.spec
@@ -85,6 +85,10 @@ class Guards:
         request = node.acks.next_request()
         expected = node.remote._share([*spec.deps, *spec.holds, *node.code.leaving(actor.job)], request)
         node.acks.expect(request, expected, lambda: self._ask(actor, guardian))
+
+    def end_together(self, actor: Actor) -> bool:
+        """Whether the actor ends with this node in any case, because its driver is here."""
+        return not actor.options.detached and bool(actor.job.home == self.node.address)
 
     def _ask(self, actor: Actor, guardian: str) -> None:
         """Ask the guardian, after the shards have recorded the local node as holder of the arguments."""

@@ -58,13 +58,20 @@ class ActorMoves:
         node, spec = self.node, actor.creation.spec
         ask = self.asks[actor.actor_id] = Ask(actor)
         self.tell_home(actor, is_settled=False)
+        self.seeks_home(actor)
         actor.entry.share().holds()  # held until it has left, also where only others have handles
         node.lineage.flush()
         request = node.acks.next_request()
         shared = [actor.entry.object_id, *spec.deps, *spec.holds, *node.code.leaving(actor.job)]
         if actor.journal is not None:
             shared += actor.journal.refs()
-        node.acks.expect(request, node.remote._share(shared, request), lambda: self._may_leave(ask))
+        expected = node.remote._share(shared, request, moves=actor.actor_id)
+        node.acks.expect(request, expected, lambda: self._may_leave(ask))
+
+    def seeks_home(self, actor: Actor) -> None:
+        """Have the handle of a recoverable actor stay here until the actor has a home, and the shard knows."""
+        if actor.shipping is not None and not self.node.guards.end_together(actor):
+            self.node.logs.unheard.seeks_home(actor.actor_id)
 
     def tell_home(self, actor: Actor, *, is_settled: bool = True) -> None:
         """Register the local node as home at the actor's shard, together with the guardian."""
@@ -80,6 +87,7 @@ class ActorMoves:
         """Settle an actor created locally, which stays."""
         self.tell_home(actor)
         self.node.guards.choose(actor)
+        self.node.logs.unheard.has_home(actor.actor_id)
 
     def is_settled(self, actor: Actor) -> bool:
         """Whether the actor's home is this node for good."""
@@ -185,6 +193,11 @@ class ActorMoves:
         node.send(home, actors.ActorHandedOver(message.actor_id, life))
         node.code.moved(ask.actor.job, home)
         is_guarded = node.guards.hand_over(ask.actor, home)
+        if message.actor_id in node.logs.unheard.by_actor:
+            # The answer says that the shard knows the new home and its backup node too.
+            request, handle = node.acks.next_request(), ask.actor.entry.object_id
+            expected = node.remote._hold_at_shards([handle], request)
+            node.acks.expect(request, expected, lambda: node.logs.unheard.has_home(message.actor_id))
         if ask.actor.options.name:
             # Should that node die before it can say so itself, the name must not be said to be ours.
             node.names.register(ask.actor, home, node.address if is_guarded else "")
@@ -290,6 +303,7 @@ class ActorMoves:
             self.node.calls.promise(actor.options, -1)
         elif is_asking or actor.state == ActorState.REGISTERING:
             self.tell_home(actor)
+        self.node.logs.unheard.has_home(actor.actor_id)
         return not is_asking
 
     @on(actors.ActorDeferred)

@@ -45,14 +45,14 @@ class Remote:
 
     # --- what leaves with tasks that go up ---
 
-    def _share(self, object_ids: Iterable[bytes], request: int, *, is_log: bool = False) -> int:
+    def _share(self, object_ids: Iterable[bytes], request: int, *, is_log: bool = False, moves: bytes = b"") -> int:
         """Mark objects, with contained objects, as known to others; tell the shards of this node's holds and copies.
 
         Holds go first: a shard that hears of a copy without holders frees the copy.  Acknowledged holds come last,
         since the receiver of a ref then asks for locations.  The replies include records of the creating tasks, which
         may be with other shards.  Returns the number of replies to expect.
 
-        is_log: for a guardian, which is to hear of actors first.
+        is_log: for a guardian, which is to hear of actors first.  moves: as in `hold_back`.
         """
         shared: dict[bytes, None] = {}
         news: list[ObjectEntry] = []
@@ -74,7 +74,7 @@ class Remote:
             count = self._hold_at_shards(list(shared), request)
             if not count:
                 return 0
-            count += 0 if is_log else self.node.logs.unheard.hold_back(shared, request)
+            count += 0 if is_log else self.node.logs.unheard.hold_back(shared, request, moves)
             return count + self.node.lineage.settled(request)
         self._hold_at_shards(list(shared), 0)
         for entry in news:

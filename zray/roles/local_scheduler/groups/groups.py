@@ -227,6 +227,7 @@ class Groups:
     def settle(self, actor: Actor) -> None:
         """Place an actor on its bundle's node."""
         self.unsettled[actor.actor_id] = actor
+        self.node.moves.seeks_home(actor)
         self._settle(actor)
 
     def _settle(self, actor: Actor) -> None:
