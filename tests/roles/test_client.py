@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zray.ids import return_id
-from zray.roles.client import RELEASES_MAX, Client
+from zray.ids import item_id, return_id
+from zray.roles.client import LEFT_ITEMS_MAX, RELEASES_MAX, Client
 from zray.wire.objects import (
     AllocateRefused,
     HoldObjects,
@@ -197,6 +197,43 @@ def test_the_ends_of_many_refs_are_said_in_several_frames():
     assert [message.object_ids for message in client.take_messages()] == [ids[:RELEASES_MAX]]
     assert [message.object_ids for message in client.take_messages()] == [ids[RELEASES_MAX:]]
     assert client.take_messages() == [] and not client.held
+
+
+def test_items_of_a_generator_that_is_left_go_a_few_at_a_time():
+    client, task_id, count = make_client(), b"g" * 16, 2 * LEFT_ITEMS_MAX + 3
+    items = [item_id(task_id, number) for number in range(count)]
+    client.streams[task_id] = 0
+    early = item_id(task_id, count + 5)  # ahead of one that has not arrived
+    client.handle(ObjectsReady([(object_id, b"\1") for object_id in [*items, early]]))
+    client.hold(items[3])  # somebody has passed it back
+    client.take_messages()
+    assert client.leave_stream(task_id, 2) == count and client.leave_stream(task_id, 2) is None
+    frames = [[message.object_ids for message in client.take_messages()] for _ in range(4)]
+    assert all(len(object_ids) <= LEFT_ITEMS_MAX for frame in frames for object_ids in frame)
+    said = [object_id for frame in frames for object_ids in frame for object_id in object_ids]
+    assert said == [items[2], *items[4:], early]
+    assert not client.leaving and client.held.keys() == {*items[:2], items[3]} == client.values.keys()
+
+
+def test_a_generator_is_left_without_a_step_for_each_item():
+    client, task_id = make_client(), b"g" * 16
+    client.streams[task_id] = 1 << 30  # a step for each would take minutes
+    assert client.leave_stream(task_id, 5) == 1 << 30
+    items = [item_id(task_id, number) for number in range(5 + LEFT_ITEMS_MAX)]
+    client.held.update(zip(items, items, strict=True))
+    (released,) = client.take_messages()
+    assert released.object_ids == items[5:]
+
+
+def test_refs_that_die_go_ahead_of_what_was_left():
+    client, task_id = make_client(), b"g" * 16
+    client.streams[task_id] = 0
+    client.handle(ObjectsReady([(item_id(task_id, 0), b"\1")]))
+    client.put(IDS[0], b"\1")
+    client.take_messages()
+    client.leave_stream(task_id, 0)
+    client.released.append(IDS[0])
+    assert client.take_messages() == [ReleaseObjects([IDS[0], item_id(task_id, 0)])]
 
 
 def test_what_is_said_keeps_its_order():

@@ -21,7 +21,8 @@ pinned until no ref to the object and no array on it is left (`UnpinObjects`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any, get_args
 
 from ..exceptions import FIRST_MARK, PAST_MARKS
@@ -37,6 +38,8 @@ BUFFERED_COUNT_MAX = 128
 
 # Ends of refs that are said in one frame: a program may drop a million at once, and the node serves others too.
 RELEASES_MAX = 4_096
+# Likewise of items of generators that were left; the helper thread sends the others, so that no submission waits long.
+LEFT_ITEMS_MAX = 1_024
 
 
 def _is_no_argument(object_id: bytes) -> bool:
@@ -62,7 +65,7 @@ Reply = (
 class Client:
     """The refs, values and outbox of a process."""
 
-    PASSING = {"held told reading replies left streams early": None, "further_refs values located": "held"}
+    PASSING = {"held told reading replies left streams early leaving": None, "further_refs values located": "held"}
     LASTING = {"asked asked_whether": "borrowed"}
 
     def __init__(self, released: deque[bytes], unread: deque[bytes]) -> None:
@@ -104,6 +107,7 @@ class Client:
         self.items: list[bytes | task_spec.StoredValue] = []
         self.streams: dict[bytes, int] = {}  # generator tasks -> how many items of each have arrived
         self.early: dict[bytes, set[int]] = {}  # items that have arrived ahead of others
+        self.leaving: deque[Iterator[bytes]] = deque()  # items of generators that were left, still to be released
         # Told of every object that becomes ready, when set (futures).
         self.on_ready: Callable[[bytes], None] | None = None
 
@@ -152,12 +156,13 @@ class Client:
     def leave_stream(self, task_id: bytes, first: int) -> int | None:
         """Draw no more from a generator: its items from number `first` on are released.
 
-        Returns how many have arrived; None: the generator was left before.
+        Returns how many have arrived; None: the generator was left before.  The items go a few at a time, so that a
+        program that leaves a generator does not wait.
         """
         count = self.streams.pop(task_id, None)
         if count is not None:
-            numbers = (*range(first, count), *self.early.pop(task_id, ()))
-            self.released.extend(item_id(task_id, number) for number in numbers)
+            numbers = chain(range(first, count), self.early.pop(task_id, ()))
+            self.leaving.append(item_id(task_id, number) for number in numbers)
         return count
 
     def submit_later(self, spec: task_spec.TaskSpec, num_returns: int) -> bytes:
@@ -268,14 +273,15 @@ class Client:
 
     def _drop_dead(self) -> None:
         released = self.released
-        count = min(len(released), RELEASES_MAX)
+        dead = [released.popleft() for _ in range(min(len(released), RELEASES_MAX))]
         while self.later:  # ahead of the ends of the refs that it made
             words = self.later.popleft()
             self.say(tasks.SubmitTasks([words]) if type(words) is task_spec.TaskSpec else words)  # type: ignore[arg-type]
-        if count:
+        if self.leaving:
+            self._take_left(dead)
+        if dead:
             held, further_refs, values, gone = self.held, self.further_refs, self.values, []
-            for _ in range(count):
-                object_id = released.popleft()
+            for object_id in dead:
                 if object_id in further_refs:
                     further_refs[object_id] -= 1
                     if not further_refs[object_id]:
@@ -312,6 +318,16 @@ class Client:
                     pins.append((object_id, self.told.pop(object_id)))
             if pins:
                 self.say(objects.UnpinObjects(pins))
+
+    def _take_left(self, dead: list[bytes]) -> None:
+        """Add some items of generators that were left to what is released now."""
+        left = LEFT_ITEMS_MAX
+        while self.leaving and left:
+            items = list(islice(self.leaving[0], left))
+            dead += items
+            left -= len(items)
+            if left:
+                self.leaving.popleft()
 
     # --- reading ---
 

@@ -43,6 +43,7 @@ def flush_forever(runtime: Runtime) -> None:
 
 def _flush_until_over(runtime: Runtime) -> None:
     released, unread, link = object_ref.released, runtime.unread, runtime.connection.link
+    leaving = runtime.client.leaving
     rest = Rest()
     looked_at = time.monotonic()
     while not runtime.is_over:
@@ -56,7 +57,7 @@ def _flush_until_over(runtime: Runtime) -> None:
             runtime.look_around()
             rest.look(looked_at)
         if not is_armed:
-            if released or unread:
+            if released or unread or leaving:
                 flush_quietly(runtime)
             continue
         idle = 0
@@ -69,6 +70,8 @@ def _flush_until_over(runtime: Runtime) -> None:
             idle = 0 if flush_quietly(runtime) or link.sent != sent else idle + 1
         runtime.is_armed = False
         flush_quietly(runtime)
+        if leaving and not (runtime.is_over or runtime.connection.over):
+            runtime.arm()  # more than one frame takes
 
 
 def flush_quietly(runtime: Runtime) -> bool:
