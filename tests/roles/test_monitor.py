@@ -3,10 +3,21 @@
 import pytest
 
 from tests.roles.desk import Desk
+from tests.roles.rows_taken import record_rows
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost, Send
 from zray.roles.local_scheduler.membership.lease import LEASE_SECONDS
-from zray.roles.monitor import LOSSES_TOLD, RETURN_TICKS_MAX, TICK_SECONDS, Monitor
+from zray.roles.monitor import (
+    LOOK_AT_TICKS,
+    LOSSES_TOLD,
+    RETURN_TICKS_MAX,
+    STALL_SECONDS,
+    TICK_SECONDS,
+    TRANSITIONS,
+    Member,
+    MemberState,
+    Monitor,
+)
 from zray.roles.role import Later
 from zray.wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from zray.wire.where import NODE_ID_LABEL
@@ -217,6 +228,32 @@ def test_the_verdict_is_final():
     assert (target, type(verdict), verdict.node) == (N2, NodeLost, N2)
     assert [type(message) for _, message in sent(watch.monitor, N2, RegisterNode(N2, {}))] == [NodeLost]
     assert N2 not in watch.monitor.nodes
+
+
+# --- states of members ---
+
+
+def test_each_row_is_taken(monkeypatch):
+    taken = record_rows(monkeypatch, Member, "happened")
+    monitor = Monitor("monitor", [], former=[registered(node) for node in (N1, N2, N3)])
+    monitor.start()
+    ticks(monitor, 1, N1, N2, N3)  # heartbeats of a former monitor's members change nothing
+    for node in (N1, N2, N3):
+        monitor.handle(node, registered(node), monitor.now)
+    for sleep in (0.0, 2 * STALL_SECONDS):  # the head is cut off from all, and stands still before that or not
+        monitor.now += sleep
+        tick(monitor, monitor.now)
+        for _ in range(LOOK_AT_TICKS + 1):
+            for node in (N1, N2, N3):
+                monitor.handle("host", HostProbed(node, Finding.OUT_OF_REACH), monitor.now)
+            ticks(monitor, 1)
+        ticks(monitor, 1, N1, N2)
+        ticks(monitor, 1, N1, N2, N3)
+    monitor.now += 2 * STALL_SECONDS
+    tick(monitor, monitor.now)
+    ticks(monitor, 1, N1, N2, N3)
+    assert taken >= set(TRANSITIONS)
+    assert {member.state for member in monitor.nodes.values()} == {MemberState.HEARD}
 
 
 # --- a monitor that follows another one ---

@@ -26,6 +26,7 @@ from zray.roles.monitor import (
     STRANGER_TICKS_MAX,
     TICK_SECONDS,
     WAIT_SECONDS,
+    MemberState,
     Monitor,
 )
 from zray.roles.role import Later
@@ -53,7 +54,7 @@ class MonitorMachine(RuleBasedStateMachine):
         self.drains = {}  # node -> ticks left; None: it takes what it takes
         self.strangers = {}  # node that was connected, and is no member -> ticks
         self.unreached = set()  # members where the last look found nobody
-        self.awaited = set()  # members not heard of since none was
+        self.awaited = set()  # members that are back, not heard of since none was
         self.alone = 0  # ticks since none is heard of
         self.number = 0
 
@@ -193,7 +194,7 @@ class MonitorMachine(RuleBasedStateMachine):
         if self.alone:
             self.alone = 0
             self.silent = dict.fromkeys(self.silent, 0)
-            self.awaited = set(self.silent)
+            self.awaited = self.silent.keys() - self.returning
         return False
 
     @rule(node=nodes, is_up=st.booleans())
@@ -254,7 +255,7 @@ class MonitorMachine(RuleBasedStateMachine):
     @rule()
     def follow(self):
         """The head is started again."""
-        former = list(self.monitor.nodes.values())
+        former = [member.facts for member in self.monitor.nodes.values()]
         self.monitor = Monitor("monitor", LISTENERS, former=former, lost=self.lost)
         self.monitor.now = self.now
         self.monitor.start()
@@ -272,14 +273,13 @@ class MonitorMachine(RuleBasedStateMachine):
         assert set(monitor.nodes) == set(self.silent)
         assert list(monitor.lost) == self.lost
         assert not monitor.lost.keys() & set(monitor.nodes)
-        assert monitor.silent_ticks == self.silent
-        assert set(monitor.returning) == self.returning
+        assert {node: member.silent_ticks for node, member in monitor.nodes.items()} == self.silent
+        states = {node: member.state for node, member in monitor.nodes.items()}
+        assert {node for node, state in states.items() if state is MemberState.RETURNING} == self.returning
         assert monitor.strangers == self.strangers
-        assert set(monitor.isolation.out_of_reach) == self.unreached
-        assert set(monitor.awaited) == self.awaited
+        assert {node for node, member in monitor.nodes.items() if member.is_out_of_reach} == self.unreached
+        assert {node for node, state in states.items() if state is MemberState.AWAITED} == self.awaited
         assert monitor.isolation.ticks == self.alone
-        for table in (monitor.returning, monitor.silent_ticks, monitor.down, monitor.ended_ticks, monitor.draining):
-            assert set(table) <= set(monitor.nodes), "something of a node that is no member stays"
 
 
 MonitorMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None, derandomize=True)

@@ -59,11 +59,11 @@ def test_nothing_comes_through_a_clogged_line_and_all_of_it_later():
     world.run(world.now + 0.5)
     lines = [line for line in world.trace.lines if line[0] > since and line[1].startswith(("n1/", "n3/", "monitor"))]
     assert lines and not [line for line in lines if line[2].startswith("n2/")]
-    heard = world.heads.monitor.silent_ticks["n2/local"]
-    assert heard > 3 >= world.heads.monitor.silent_ticks["n3/local"]
+    heard = world.heads.monitor.nodes["n2/local"].silent_ticks
+    assert heard > 3 >= world.heads.monitor.nodes["n3/local"].silent_ticks
     world.weather._unclog("n2")
     world.run(world.now + 0.5)
-    assert world.heads.monitor.silent_ticks["n2/local"] <= 3
+    assert world.heads.monitor.nodes["n2/local"].silent_ticks <= 3
 
 
 def test_a_line_between_two_clogged_nodes_is_free_when_both_are():

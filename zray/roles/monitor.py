@@ -43,6 +43,7 @@ others are heard from.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import IntEnum
 
 from msgspec import Struct, field
 
@@ -67,24 +68,10 @@ WAIT_SECONDS = 60.0  # as Lease.HEAD_WAIT_SECONDS
 class Isolation:
     """The isolation check of a monitor, called at each tick."""
 
-    LASTING = {"out_of_reach": "monitor.nodes"}
-
     def __init__(self, monitor: Monitor, ticks_max: int) -> None:
         self.monitor = monitor
         self.ticks_max = ticks_max  # so long the verdicts wait
         self.ticks = 0  # so long they have waited; 0: they do not
-        self.out_of_reach: dict[str, None] = {}  # nodes where the last look found nobody, in this silence
-
-    def found(self, node: str, finding: Finding) -> None:
-        """Record the result of a probe of a node."""
-        if finding is Finding.OUT_OF_REACH and node in self.monitor.nodes:
-            self.out_of_reach[node] = None
-        else:
-            self.heard(node)
-
-    def heard(self, node: str) -> None:
-        """Record a sign of life of a node, or the node's removal."""
-        self.out_of_reach.pop(node, None)
 
     @staticmethod
     def looks_at(silent_ticks: int) -> bool:
@@ -108,14 +95,12 @@ class Isolation:
 
     def _hears_nobody(self) -> bool:
         monitor, count = self.monitor, 0
-        if len(self.out_of_reach) < NODES_MIN:
-            return False  # as ever
         own = host_of(monitor.address)
-        for node, facts in monitor.nodes.items():
-            if facts.kind == "node" and host_of(node) != own:
+        for node, member in monitor.nodes.items():
+            if member.facts.kind == "node" and host_of(node) != own:
+                if not member.is_out_of_reach or member.silent_ticks <= LOOK_AT_TICKS:
+                    return False  # as ever
                 count += 1
-                if node not in self.out_of_reach or monitor.silent_ticks[node] <= LOOK_AT_TICKS:
-                    return False
         return count >= NODES_MIN
 
 
@@ -160,6 +145,45 @@ class Draining(Struct, eq=False):
     ticks_left: int | None = None  # None: it takes what it takes
 
 
+class MemberState(IntEnum):
+    """Whether a member was heard of, and since when not."""
+
+    HEARD = 0
+    UNHEARD = 1  # not since we stood still
+    AWAITED = 2  # not since we heard of nobody
+    RETURNING = 3  # a member of an earlier monitor, not registered anew
+
+
+HEARD, UNHEARD, AWAITED, RETURNING = MemberState
+# An event without a row here leaves the state as it is.
+TRANSITIONS = {
+    (UNHEARD, "heartbeat"): HEARD,
+    (AWAITED, "heartbeat"): HEARD,
+    (RETURNING, "registered"): HEARD,
+    (HEARD, "we stood still"): UNHEARD,
+    (HEARD, "we heard of nobody"): AWAITED,
+    (UNHEARD, "we heard of nobody"): AWAITED,
+}
+
+
+class Member(Struct, eq=False):
+    """A node of the cluster."""
+
+    facts: gcs.RegisterNode
+    state: MemberState = HEARD
+    silent_ticks: int = 0
+    ended_ticks: int | None = None  # since its process was found to have ended
+    is_down: bool = False  # its connection broke, and is not back
+    is_closed: bool = False  # and it was heard of until then
+    is_out_of_reach: bool = False  # the last look found nobody, in this silence
+    draining: Draining | None = None
+
+    def happened(self, event: str) -> None:
+        """Apply an event by which the count of silent ticks begins anew."""
+        self.state = TRANSITIONS.get((self.state, event), self.state)
+        self.silent_ticks = 0
+
+
 class Monitor(Role):
     """Membership of a cluster.  hosting: the role of that name.  driver_wait: seconds.
 
@@ -169,7 +193,6 @@ class Monitor(Role):
     LASTING = {
         "nodes": None,
         "strangers": "STRANGERS_MAX",
-        "returning silent_ticks down closed unheard ended_ticks awaited draining": "nodes",
     }
 
     def __init__(
@@ -186,26 +209,19 @@ class Monitor(Role):
         self.hosting = hosting  # who moves what the cluster runs on a node that is to leave; "": nobody does
         self.driver_wait = driver_wait
         self.listeners = listeners  # global schedulers and shards that are told of every node
-        self.nodes = {node.node: node for node in former}  # in the order in which they joined
+        # In the order in which they joined.
+        self.nodes = {node.node: Member(node, RETURNING) for node in former}
         self.lost: Latest[str, None] = Latest(LOST_MAX, dict.fromkeys(lost))
-        self.returning = dict.fromkeys(self.nodes)  # those that we have not heard of yet
-        self.silent_ticks = dict.fromkeys(self.nodes, 0)
-        self.down: dict[str, None] = {}  # nodes whose connection broke, and is not back
-        self.closed: dict[str, None] = {}  # those of them that we heard of until then
-        self.unheard: dict[str, None] = {}  # nodes that we have not heard of since we stood still
-        self.ended_ticks: dict[str, int] = {}  # since their processes were found to have ended
         self.strangers: dict[str, int] = {}  # nodes that have not registered yet -> ticks since they were connected
-        self.awaited: dict[str, None] = {}  # nodes that we have not heard of since we heard of nobody
         self.isolation = Isolation(self, int(WAIT_SECONDS / TICK_SECONDS))
-        self.draining: dict[str, Draining] = {}
         self.ticked_at = 0.0
         self.is_ticking = False
 
     def start(self) -> None:
         """Continue with the nodes of an earlier monitor: once, before anything else."""
-        for node in self.nodes.values():
+        for member in self.nodes.values():
             for listener in self.listeners:
-                self.send(listener, _joined(node))
+                self.send(listener, _joined(member.facts))
         self._begin_to_tick()
 
     def _begin_to_tick(self) -> None:
@@ -217,37 +233,36 @@ class Monitor(Role):
     @on(gcs.RegisterNode)
     def on_register_node(self, message: gcs.RegisterNode) -> None:
         self.strangers.pop(message.node, None)
+        member = self.nodes.get(message.node)
         if message.node in self.lost:
             self.send(message.node, gcs.NodeLost(message.node, "its epoch is over"))
-        elif message.node in self.returning:
-            self._welcome_back(message)
-        elif message.node not in self.nodes:
+        elif member is None:
             self._enter(message)
+        elif member.state is RETURNING:
+            member.happened("registered")
+            self._welcome_back(message)
 
     def _enter(self, message: gcs.RegisterNode) -> None:
         self.perform(NoteMember(message))
-        self.silent_ticks[message.node] = 0
         joined = _joined(message)
         for lost in list(self.lost)[-LOSSES_TOLD:]:  # in order: a monitor after us knows by the last one what is news
             self.send(message.node, gcs.NodeLost(lost, "it was lost before this node joined"))
         for node, other in self.nodes.items():
-            self.send(message.node, _joined(other, is_earlier=True))
+            self.send(message.node, _joined(other.facts, is_earlier=True))
             self.send(node, joined)
-        self.nodes[message.node] = message
+        self.nodes[message.node] = Member(message)
         for listener in self.listeners:
             self.send(listener, joined)
         self._begin_to_tick()
 
     def _welcome_back(self, message: gcs.RegisterNode) -> None:
         """Tell a returning node the joins and losses possibly missed since the earlier monitor ended."""
-        del self.returning[message.node]
-        self.silent_ticks[message.node] = 0
         is_earlier = True
         for node, other in self.nodes.items():
             if node == message.node:
                 is_earlier = False
             else:
-                self.send(message.node, _joined(other, is_earlier=is_earlier))
+                self.send(message.node, _joined(other.facts, is_earlier=is_earlier))
         # Also of those whose joining it has missed: others may have named them to it.
         lost = list(self.lost)
         news = lost[lost.index(message.last_lost) + 1 :] if message.last_lost in self.lost else lost
@@ -262,18 +277,19 @@ class Monitor(Role):
     def on_give_up_node(self, message: gcs.GiveUpNode) -> None:
         """GiveUpNode: the sender's verdict becomes the cluster's, because the other hosts would go on waiting for the
         node."""
-        facts = self.nodes.get(message.node)
-        if facts is not None and facts.kind != "head":
+        member = self.nodes.get(message.node)
+        if member is not None and member.facts.kind != "head":
             reason = message.reason[:REASON_CHARACTERS_MAX]
             self._lose(message.node, f"host {where.host_of(self.sender)} has declared it dead: {reason}")
 
     @on(DrainOrdered)
     def on_drain_ordered(self, message: DrainOrdered) -> None:
-        if message.node not in self.nodes:
+        member = self.nodes.get(message.node)
+        if member is None:
             return
-        draining = self.draining.get(message.node)
+        draining = member.draining
         if draining is None:
-            draining = self._drain(message.node)
+            draining = self._drain(member)
             self.send(message.node, drains.DrainNode())
         if message.seconds:
             draining.seconds = message.seconds
@@ -281,95 +297,96 @@ class Monitor(Role):
 
     @on(drains.DrainReport)
     def on_drain_report(self, message: drains.DrainReport) -> None:
-        if message.node != self.sender or message.node not in self.nodes:
+        member = self.nodes.get(message.node)
+        if message.node != self.sender or member is None:
             self.reject("a report of a node that is none, or in another one's name")
         else:
             # Nodes that an earlier monitor has drained report too.
-            draining = self.draining.get(message.node) or self._drain(message.node)
+            draining = member.draining or self._drain(member)
             draining.is_done = message.is_done
             draining.waits_for = ["its replicas of the GCS to be moved"] if message.is_done else message.waits_for
-            self._look_whether_drained(message.node)
+            self._look_whether_drained(message.node, draining)
 
-    def _drain(self, node: str) -> Draining:
-        draining = self.draining[node] = Draining()
+    def _drain(self, member: Member) -> Draining:
+        draining = member.draining = Draining()
         if self.hosting:
-            self.send(self.hosting, MachineLeaves(node))
+            self.send(self.hosting, MachineLeaves(member.facts.node))
         else:
             draining.is_free = True
         return draining
 
     @on(MachineIsFree)
     def on_machine_is_free(self, message: MachineIsFree) -> None:
-        if message.node in self.draining:
-            self.draining[message.node].is_free = True
-            self._look_whether_drained(message.node)
+        member = self.nodes.get(message.node)
+        if member is not None and member.draining is not None:
+            member.draining.is_free = True
+            self._look_whether_drained(message.node, member.draining)
 
-    def _look_whether_drained(self, node: str) -> None:
-        draining = self.draining[node]
+    def _look_whether_drained(self, node: str, draining: Draining) -> None:
         if draining.is_done and draining.is_free:
             self._lose(node, DRAINED, is_drained=True)
 
     @on(HostLinkChanged)
     def on_host_link_changed(self, message: HostLinkChanged) -> None:
-        if message.is_up:
-            self.down.pop(message.node, None)
-            self.closed.pop(message.node, None)
-            self.ended_ticks.pop(message.node, None)
-            self.isolation.heard(message.node)
-            if message.node in self.returning:
-                self.silent_ticks[message.node] = 0  # it hears of us now, and its lease runs from then (Lease.extended)
-            elif message.node not in self.nodes and message.node not in self.lost:
+        member = self.nodes.get(message.node)
+        if member is None:
+            if message.is_up and message.node not in self.lost:
                 self._meet_stranger(message.node)
-        elif message.node in self.nodes:
-            self.down[message.node] = None
+        elif message.is_up:
+            member.is_down = member.is_closed = member.is_out_of_reach = False
+            member.ended_ticks = None
+            if member.state is RETURNING:
+                member.silent_ticks = 0  # it hears of us now, and its lease runs from then (Lease.extended)
+        else:
+            member.is_down = True
             # A node that has not returned to a restarted head may be asleep, and never closed a connection.  After a
             # stall or an isolation of the head, too, the recent heartbeats are unknown.
-            unknown = (self.returning, self.unheard, self.awaited)
-            is_known = not any(message.node in table for table in unknown)
-            if is_known and self.silent_ticks[message.node] <= SILENT_TICKS_MAX:
-                self.closed[message.node] = None
-            self._look_at(message.node)
+            if member.state is HEARD and member.silent_ticks <= SILENT_TICKS_MAX:
+                member.is_closed = True
+            self._look_at(member)
 
     def _meet_stranger(self, node: str) -> None:
         """Count the silence of an unregistered host; without a registration in time, peers learn of the loss."""
         if len(self.strangers) < STRANGERS_MAX:
             self.strangers.setdefault(node, 0)
 
-    def _look_at(self, node: str) -> None:
-        self.perform(ProbeHost(node, self.nodes[node].endpoint))
+    def _look_at(self, member: Member) -> None:
+        self.perform(ProbeHost(member.facts.node, member.facts.endpoint))
 
     @on(HostProbed)
     def on_host_probed(self, message: HostProbed) -> None:
-        is_away = message.role in self.down or message.role in self.returning
-        if is_away and message.finding is Finding.ENDED:
-            self.ended_ticks.setdefault(message.role, 0)
-        self.isolation.found(message.role, message.finding)
+        member = self.nodes.get(message.role)
+        if member is None:
+            return
+        is_away = member.is_down or member.state is RETURNING
+        if is_away and message.finding is Finding.ENDED and member.ended_ticks is None:
+            member.ended_ticks = 0
+        member.is_out_of_reach = message.finding is Finding.OUT_OF_REACH
 
     def tick(self) -> None:
         """Check all nodes for silence, periodically."""
         self.after(TICK_SECONDS, self.tick)
         if self.now - self.ticked_at > TICK_SECONDS + STALL_SECONDS:
-            self.silent_ticks = dict.fromkeys(self.silent_ticks, 0)
-            self.unheard = dict.fromkeys(self.silent_ticks)
+            self._count_anew("we stood still")
         self.ticked_at = self.now
         verdicts_wait = self.isolation.tick()
-        for node in list(self.nodes):
-            self.silent_ticks[node] += 1
-            if node in self.draining and self._is_overdue(node):
+        for node, member in list(self.nodes.items()):
+            member.silent_ticks += 1
+            if member.draining is not None and self._is_overdue(node, member.draining):
                 continue
-            ticks_max = self._silent_ticks_max(node)
-            if self.silent_ticks[node] > ticks_max and not (verdicts_wait and node in self.isolation.out_of_reach):
+            ticks_max = self._silent_ticks_max(member)
+            if member.silent_ticks > ticks_max and not (verdicts_wait and member.is_out_of_reach):
                 self._lose(node, f"no heartbeat for {ticks_max * TICK_SECONDS:.1f} s")
-            elif node in self.ended_ticks:
-                self.ended_ticks[node] += 1
-                if self.ended_ticks[node] > ENDED_TICKS_MAX:
+            elif member.ended_ticks is not None:
+                member.ended_ticks += 1
+                if member.ended_ticks > ENDED_TICKS_MAX:
                     self._lose(node, "its process has ended")
             elif (
-                node in self.down
-                or (self.isolation.looks_at(self.silent_ticks[node]) and self.nodes[node].kind == "node")
-                or (node in self.returning and self.silent_ticks[node] % LOOK_TICKS == 1)
+                member.is_down
+                or (self.isolation.looks_at(member.silent_ticks) and member.facts.kind == "node")
+                or (member.state is RETURNING and member.silent_ticks % LOOK_TICKS == 1)
             ):
-                self._look_at(node)
+                self._look_at(member)
         for node in list(self.strangers):
             self.strangers[node] += 1
             if self.strangers[node] > STRANGER_TICKS_MAX:
@@ -377,18 +394,19 @@ class Monitor(Role):
 
     def await_all(self) -> None:
         """Give all nodes time to be heard from again, after the head's isolation has ended."""
-        self.silent_ticks = dict.fromkeys(self.silent_ticks, 0)
-        self.awaited = dict.fromkeys(self.silent_ticks)
+        self._count_anew("we heard of nobody")
 
-    def _silent_ticks_max(self, node: str) -> int:
-        is_late = node in self.returning or node in self.awaited
-        ticks_max = RETURN_TICKS_MAX if is_late else SILENT_TICKS_MAX
-        if self.nodes[node].kind == "driver" and node not in self.closed:
+    def _count_anew(self, event: str) -> None:
+        for member in self.nodes.values():
+            member.happened(event)
+
+    def _silent_ticks_max(self, member: Member) -> int:
+        ticks_max = RETURN_TICKS_MAX if member.state in (AWAITED, RETURNING) else SILENT_TICKS_MAX
+        if member.facts.kind == "driver" and not member.is_closed:
             return max(ticks_max, int(self.driver_wait / TICK_SECONDS) + GRACE_TICKS)
         return ticks_max
 
-    def _is_overdue(self, node: str) -> bool:
-        draining = self.draining[node]
+    def _is_overdue(self, node: str, draining: Draining) -> bool:
         if draining.ticks_left is None:
             return False
         draining.ticks_left -= 1
@@ -405,27 +423,17 @@ class Monitor(Role):
         reason = reason[:VERDICT_CHARACTERS_MAX]
         self.perform(NoteLost(node, reason))
         self.lost[node] = None
-        self.returning.pop(node, None)
-        self.silent_ticks.pop(node, None)
-        self.down.pop(node, None)
-        self.closed.pop(node, None)
-        self.unheard.pop(node, None)
-        self.awaited.pop(node, None)
-        self.isolation.heard(node)
-        self.ended_ticks.pop(node, None)
-        self.draining.pop(node, None)
         for other in (*self.listeners, *self.nodes):
             self.send(other, gcs.NodeLost(node, reason, is_drained))
         self.send(node, gcs.NodeLost(node, reason))  # should it come back: it is not a member any more
 
     @on(gcs.Heartbeat)
     def on_heartbeat(self, message: gcs.Heartbeat) -> None:
-        if message.node in self.nodes:
-            self.silent_ticks[message.node] = 0
-            self.unheard.pop(message.node, None)
-            self.awaited.pop(message.node, None)
-            self.isolation.heard(message.node)
-            is_driver = self.nodes[message.node].kind == "driver"
+        member = self.nodes.get(message.node)
+        if member is not None:
+            member.happened("heartbeat")
+            member.is_out_of_reach = False
+            is_driver = member.facts.kind == "driver"
             self.send(message.node, gcs.HeartbeatReply(message.number, self.driver_wait if is_driver else 0.0))
         elif message.node in self.lost:
             self.send(message.node, gcs.NodeLost(message.node, "its epoch is over"))

@@ -307,7 +307,8 @@ class Faults:
         """Order the drain, and repeat the order if a head has died with it."""
         world, heads = self.world, self.world.heads
         if world.nodes.get(node.name) is node:
-            if heads.is_alive and node.scheduler.address not in heads.monitor.draining:
+            member = heads.monitor.nodes.get(node.scheduler.address) if heads.is_alive else None
+            if heads.is_alive and (member is None or member.draining is None):
                 heads.node.arrive("host", heads.monitor.address, DrainOrdered(node.scheduler.address, 0.0))
             world.call_later(DRAIN_AGAIN_SECONDS, self._order_drain, node)
 

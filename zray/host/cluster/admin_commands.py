@@ -109,10 +109,11 @@ class Orders:
             what = "several nodes have ids that begin so" if there else "no node has an id that begins so"
             return OrderReply(request, [], f"{message.name[:80]!r}: {what}; `zray status` shows them")
         (node,) = there
-        if monitor.nodes[node].kind != "node":
-            what = "the head: end it by `zray stop`" if monitor.nodes[node].kind == "head" else "of a program"
+        member = monitor.nodes[node]
+        if member.facts.kind != "node":
+            what = "the head: end it by `zray stop`" if member.facts.kind == "head" else "of a program"
             return OrderReply(request, [], f"{node.partition('/')[0]} is {what}")
-        draining = monitor.draining.get(node)
+        draining = member.draining
         seconds = message.seconds if 0 < message.seconds < DRAIN_SECONDS_MAX else 0.0
         if draining is None or draining.seconds != seconds:
             self.node.reactor.deliver(monitor.address, DrainOrdered(node, seconds))
