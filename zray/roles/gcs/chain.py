@@ -52,6 +52,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, MutableSequence
+from enum import IntEnum
 from typing import Any
 
 from ...wire import chain as wire
@@ -178,6 +179,27 @@ class Stalls:
         self.told = ""
 
 
+class MemberState(IntEnum):
+    """A replica's part in its chain."""
+
+    OFFERED = 0  # in no chain; a state that it has is of another life, and of use only to a chain's first member
+    CATCHING_UP = 1  # in this epoch
+    CAUGHT_UP = 2
+    FULL = 3  # and the master has been told so
+    OUT = 4  # for good
+
+
+OFFERED, CATCHING_UP, CAUGHT_UP, FULL, OUT = MemberState
+# An event without a row here leaves the state as it is.
+TRANSITIONS = {
+    **{(state, "chain changed"): CATCHING_UP for state in (OFFERED, CATCHING_UP, CAUGHT_UP, FULL)},
+    (CATCHING_UP, "caught up"): CAUGHT_UP,
+    (CAUGHT_UP, "announced"): FULL,
+    **{(state, "master changed"): OFFERED for state in (OFFERED, CATCHING_UP, CAUGHT_UP, FULL)},
+    **{(state, "expelled"): OUT for state in (OFFERED, CATCHING_UP, CAUGHT_UP, FULL)},
+}
+
+
 class ChainMember(Role):
     """A replica of a shard.  address: the replica's own; shard: the logical name; master: the chain master.
 
@@ -187,7 +209,7 @@ class ChainMember(Role):
     """
 
     # Updates: those missing in a joining member, and those in flight.
-    PASSING = {"history": lambda _: 2 * entrance.HISTORY_MAX, "fresh": None}
+    PASSING = {"history": lambda _: 2 * entrance.HISTORY_MAX}
     LASTING = {
         **{"members": None, "replica": ...},
         # A tail whose disk is behind sends nothing, and has not checked for lost clients either.
@@ -217,15 +239,12 @@ class ChainMember(Role):
         self.handover = Handover(self)
         self.results = Results(self)
         self.stalls = Stalls(self)
-        self.is_recovered = False  # the state is of another life, and of no use but to a chain's first member
+        self.state = OFFERED
         self.epoch = 0
         self.entered = 0  # the last epoch with all updates of the predecessor
         self.members: list[str] = []
         self.joining = ""
-        self.is_out = False
-        self.has_caught_up = False  # in this epoch
-        self.is_announced = True  # the master has been told that this member caught up
-        self.announced_from = 0  # the log must have this update before that
+        self.announced_from = 0  # the log must have this update before the master is told that we have caught up
         self.aside = Aside(self)
         self.entrance = entrance.Entrance(self)
         # Updates not acknowledged by the tail (at the tail: missing in a joining member), and the number before them.
@@ -235,22 +254,22 @@ class ChainMember(Role):
         self.told_acknowledged = -1  # sent to the predecessor, in this epoch
         self.safe_before = 0  # durable updates of the predecessor, as far as known
         self.joined_sequence = 0  # last update reported by a joining member
-        self.follows = False  # the successor has reported its updates, and gets later ones
-        self.fresh: list[wire.Update] = []  # leaves at the end of the turn
         self.handle_with(self.flushing, self.handover, self.entrance, *([self.journal] if self.journal else ()))
 
     def start(self) -> None:
         """Offer ourselves."""
         self.send(self.master, wire.ChainOffer(self.shard, self.sequence, self.entered))
 
+    def happened(self, event: str) -> None:
+        """Apply an event to the member's state."""
+        self.state = TRANSITIONS.get((self.state, event), self.state)
+
     def follows_master(self, master: str) -> None:
         """Leave the former chain, and keep its state for the chain of another master."""
         self.master = master
         self.members, self.joining = [], ""
-        self.has_caught_up = self.follows = False
-        self.fresh.clear()
+        self.happened("master changed")
         self.aside.clear()
-        self.is_recovered = self.replica is not None
 
     def recover(self, parts: Iterable[bytes], records: Iterable[bytes]) -> None:
         """Recover from a log: the parts of the snapshot, if any, and the later records.
@@ -261,10 +280,19 @@ class ChainMember(Role):
         assert self.journal is not None
         self.replica, self.epoch = self.journal.recover(parts, records)
         self.entered = self.epoch
-        self.is_recovered = self.replica is not None
         self.forgotten = self.journal.logged = max(self.sequence, 0)
 
     # --- the member's position ---
+
+    @property
+    def is_out(self) -> bool:
+        """Whether the member was expelled."""
+        return self.state is OUT
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether the member has all updates of its predecessor, in this epoch."""
+        return self.state in (CAUGHT_UP, FULL)
 
     @property
     def is_head(self) -> bool:
@@ -314,12 +342,9 @@ class ChainMember(Role):
             self._forget_updates(self.safe)  # of this turn
         elif self.address == self.joining and self.replica is not None:
             self._forget_updates(self.sequence)  # likewise: updates of a connection that was cut until now
-        if self.is_recovered and message.members[:1] != [self.address]:
+        if self.state is OFFERED and self.replica is not None and message.members[:1] != [self.address]:
             self._forget_state()
-        self.is_recovered = False
         self.epoch, self.members, self.joining = message.epoch, message.members, message.joining
-        self.follows = False
-        self.fresh.clear()
         self.handover.forget()
         # Members that asked for updates ask again; clients with questions may not know of a new tail.
         self.aside.keep_questions()
@@ -332,12 +357,11 @@ class ChainMember(Role):
         if self.is_head and self.replica is None:
             self.replica = Replica(self.shard)  # the first member ever: the master makes nobody else head without state
         self.acknowledged = self.safe if self.is_tail else self.forgotten
-        self.has_caught_up = self.is_head
+        self.happened("chain changed")
         self.announced_from = 0
         if self.is_head:
             self._enter()
-        self.is_announced = False
-        if not self.is_head:
+        else:
             self.send(self.neighbour(-1), wire.ChainHave(self.epoch, self.sequence, self.is_hosted))
         if self.is_tail and not was_tail and self.replica is not None:
             # Messages sent by the former tail may not have arrived.
@@ -348,14 +372,14 @@ class ChainMember(Role):
 
     def _enter(self) -> None:
         """Note that the local member has all updates acknowledged in earlier epochs."""
+        self.happened("caught up")
         self.entered = self.epoch
         if self.journal is not None:
             self.journal.epoch()
 
     def _leave(self) -> None:
         """Expelled: for good."""
-        self.is_out = True
-        self.has_caught_up = False
+        self.happened("expelled")
         self.aside.clear()
         self._forget_state()
 
@@ -391,8 +415,7 @@ class ChainMember(Role):
         if self.is_tail:
             self.results.unsaid.append((update.sequence, touched))
         self.history.append(update)
-        if self.follows:
-            self.fresh.append(update)
+        self.handover.applied(update)
 
     @on(wire.ChainRead)
     def on_chain_read(self, message: wire.ChainRead) -> None:
@@ -434,8 +457,7 @@ class ChainMember(Role):
         for update in updates:
             if update.sequence > self.sequence:
                 self.apply(update)
-        if not self.has_caught_up:
-            self.has_caught_up = True
+        if self.state is CATCHING_UP:
             self.announced_from = self.sequence
             self._enter()
             self.aside.handle(self.aside.waiting)
@@ -485,9 +507,6 @@ class ChainMember(Role):
         if self.replica is not None and self.members:
             self.flushing.end_turn()
             self.handover.end_turn()
-            if self.fresh:
-                fresh, self.fresh = self.fresh, []
-                self.handover.pass_on(fresh)
             self._acknowledge()
             self.handover.tell_what_is_safe()
             if self.journal is not None:
@@ -496,8 +515,8 @@ class ChainMember(Role):
                 self.epoch,
                 self.announced_from,
             )
-            if not self.is_announced and self.has_caught_up and is_logged:
-                self.is_announced = True
+            if self.state is CAUGHT_UP and is_logged:
+                self.happened("announced")
                 self.send(self.master, wire.ChainJoined(self.shard, self.epoch))
             if self.is_tail and self.acknowledged >= self.forgotten:
                 self.results.tell()

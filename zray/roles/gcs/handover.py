@@ -33,7 +33,7 @@ PARTS_AHEAD = 2
 class Handover:
     """The handover of a member."""
 
-    PASSING = {"_pages _later": None}
+    PASSING = {"_pages _later fresh": None}
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member
@@ -41,6 +41,8 @@ class Handover:
         self.wants_safe = False  # the successor asks for our durable updates
         self._told_safe = -1
         # To our successor.
+        self.follows = False  # the successor has reported its updates, and gets later ones
+        self.fresh: list[Update] = []  # leaves at the end of the turn
         self._is_asked = False  # for the state, and nothing has gone yet: another dump is under way
         self._dump: Dump | None = None
         self._next: tuple[bytes, bool] | None = None  # a part that waits for its pages
@@ -56,7 +58,8 @@ class Handover:
         self.refused = ""
         self.wants_safe = False
         self._told_safe = -1
-        self._is_asked = False
+        self._is_asked = self.follows = False
+        self.fresh.clear()
         self._end()
         self._drop()
 
@@ -96,8 +99,13 @@ class Handover:
 
     def _follow(self) -> None:
         """Send later updates to the successor from now on."""
-        self.member.follows = True
-        self.member.fresh.clear()
+        self.follows = True
+        self.fresh.clear()
+
+    def applied(self, update: Update) -> None:
+        """Add an update for the successor."""
+        if self.follows:
+            self.fresh.append(update)
 
     def pass_on(self, updates: list[Update]) -> None:
         """Send updates, in at least one message."""
@@ -113,6 +121,9 @@ class Handover:
             self._dump, self._sent, self._taken = Dump(replica), 0, 0
             self._follow()
             self._go_on()
+        if self.fresh:
+            fresh, self.fresh = self.fresh, []
+            self.pass_on(fresh)
 
     def _go_on(self) -> None:
         """Send the next parts, each after all pages with references in it."""
@@ -150,7 +161,7 @@ class Handover:
         if self._dump is not None and self._dump.new_pages and self._dump.new_pages[0] == message.page:
             self._end()
             self.refused = message.reason
-            self.member.follows = False
+            self.follows = False
 
     def _end(self) -> None:
         """Nothing goes to a successor."""
@@ -166,7 +177,7 @@ class Handover:
     def tell_what_is_safe(self) -> None:
         """Report durable updates to a successor on request."""
         member = self.member
-        if self.wants_safe and member.follows and member.safe > self._told_safe:
+        if self.wants_safe and self.follows and member.safe > self._told_safe:
             self._told_safe = member.safe
             member.send(member.neighbour(1), ChainSafe(member.epoch, member.safe))
 
