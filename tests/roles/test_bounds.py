@@ -76,11 +76,11 @@ def test_a_shard_forgets_who_wants_code_no_more():
 
 def test_a_node_asks_again_for_code_that_its_tasks_still_wait_for():
     role = Desk().scheduler
-    role.function_waiters[b"g" * 16] = []
+    role.functions.waiters[b"g" * 16] = []
     (timer,) = role.handle("gcs-0", FetchFunctionReply(Function(b"g" * 16, "", b"")), 1.0)
     assert type(timer) is SetTimer
     assert told(role.handle("timer", timer.message, 2.0)) == [("gcs-0", FetchFunction(role.address, b"g" * 16))]
-    del role.function_waiters[b"g" * 16]
+    del role.functions.waiters[b"g" * 16]
     assert role.handle("timer", timer.message, 3.0) == []
 
 

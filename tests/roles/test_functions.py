@@ -38,7 +38,7 @@ def test_a_job_that_publishes_too_much_gets_errors_and_the_others_go_on(monkeypa
     desk.submit(task(desk, 2))
     (error,) = errors(desk)
     assert isinstance(error, TaskUnschedulableError) and "defined in a loop" in str(error)
-    assert not desk.scheduler.function_waiters
+    assert not desk.scheduler.functions.waiters
     spec = TaskSpec(b"actor" + bytes(11), function(2).function_id)
     desk.tell(DRIVER, CreateActor(spec, ActorOptions(class_name="A")))
     assert isinstance(errors(desk)[0], ActorUnschedulableError)
@@ -61,12 +61,12 @@ def test_a_job_publishes_so_many_bytes(monkeypatch):
 def test_code_that_no_task_needs_is_had_again_from_its_shard(monkeypatch):
     monkeypatch.setattr(code, "IDLE_COUNT_MAX", 2)
     desk = Desk(cpus=1)
-    desk.scheduler.function_table.count_max = 2
+    desk.scheduler.functions.count_max = 2
     desk.tell(DRIVER, PublishFunction(function(1)))
     desk.submit(task(desk, 1))
     desk.tell(DRIVER, PublishFunction(function(2)))
     # The first is as old as can be; the second is about to run; the third has just come.
-    assert list(desk.scheduler.functions) == [function(1).function_id, function(2).function_id]
+    assert list(desk.scheduler.functions.by_id) == [function(1).function_id, function(2).function_id]
     desk.take_sent()
     spec = desk.new_spec()
     desk.submit(spec)
@@ -108,6 +108,6 @@ def test_the_end_of_a_job_is_said_where_its_code_is_and_a_detached_actor_puts_th
     # What it publishes now is its node's to release.
     desk.tell(worker, PublishFunction(function(1)))
     assert desk.take_sent(PublishFunction) == [("gcs-0", PublishFunction(function(1), "local", b"job-0001"))]
-    assert desk.scheduler.function_table.needed() == {FUNCTION, function(1).function_id}
+    assert desk.scheduler.functions.needed() == {FUNCTION, function(1).function_id}
     desk.tell(worker, ActorExited(spec.task_id, "exit_actor() was called."))
     assert desk.take_sent(ReleaseFunctions) == [("gcs-0", ReleaseFunctions("local", b"job-0001"))]

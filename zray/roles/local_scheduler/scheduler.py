@@ -109,7 +109,7 @@ ENDED_JOBS_MAX = 10_000
 class LocalScheduler(Role):
     """The local scheduler of a node: its tasks, objects, workers and actors."""
 
-    PASSING = {"tasks talkative to_seal": None, "function_waiters": "tasks"} | {
+    PASSING = {"tasks talkative to_seal": None} | {
         "forwarded tasks": (lambda node: sum(map(len, node.task_states.index.values())), "tasks")
     }
     OF_JOBS = {"jobs": ...}
@@ -142,8 +142,6 @@ class LocalScheduler(Role):
         self.jobs: dict[bytes, Job] = {}
         self.ended_jobs: Latest[bytes, str] = Latest(ENDED_JOBS_MAX)  # and whose: tasks may still be on their way
         self.tasks: dict[bytes, Task] = {}
-        self.functions: dict[bytes, tasks.Function] = {}
-        self.function_waiters: dict[bytes, list[Task]] = {}
         self.objects = ObjectTable()
         self.waits = Waits(self)
         self.pool = WorkerPool(self, worker_prefix)
@@ -152,7 +150,7 @@ class LocalScheduler(Role):
         self.actor_room = ActorRoom(self)
         self.ends, self.cycles, self.traces = ActorEnds(self), Cycles(self), Traces(self)
         self.fates, self.cancels, self.lifecycle = Fates(self), Cancels(self), Lifecycle(self)
-        self.memory, self.function_table = MemoryGuard(self), Functions(self)
+        self.memory, self.functions = MemoryGuard(self), Functions(self)
         self.lineage, self.undoing, self.stages = Lineage(self), Undoing(self), Stages(self)
         self.task_states = TaskStates(self.stages.wait_ends)
         self.remote, self.fetches, self.spilling = Remote(self), Fetches(self), Spilling(self)
@@ -189,7 +187,7 @@ class LocalScheduler(Role):
     def _handle_with_parts(self) -> None:
         self.handle_with(
             *(self.waits, self.pool, self.dispatch, self.calls, self.ends, self.fates, self.lifecycle, self.lineage),
-            *(self.function_table, self.remote, self.fetches, self.trips, self.stealing, self.groups, self.bundles),
+            *(self.functions, self.remote, self.fetches, self.trips, self.stealing, self.groups, self.bundles),
             *(self.keeping, self.load, self.names, self.moves, self.guards, self.acks, self.logs, self.routes),
             *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
             *(self.events, self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
@@ -244,7 +242,7 @@ class LocalScheduler(Role):
             self.changes.job(job, State.FINISHED)
             self.ended_jobs[job.job_id] = self.address  # one that went up may come down here again
             self.end_job(job)
-            self.function_table.job_ended(job.job_id)
+            self.functions.job_ended(job.job_id)
             for peer in self.members.peers:
                 self.send(peer, scheduling.JobEnded(job.job_id))
 
@@ -272,7 +270,7 @@ class LocalScheduler(Role):
         self.output.job_ended(job.job_id)
         self.dispatch.cancel_job(job)
         self.ends.end_job(job)
-        self.function_table.forget_waiters()
+        self.functions.forget_waiters()
         self.pool.end_job(job)
         del self.jobs[job.job_id]
         self.code.job_ended(job.job_id, job.home)
@@ -439,7 +437,7 @@ class LocalScheduler(Role):
         self.dispatch.check_everything()
         self.task_states.check_everything()
         self.bundles.check_everything()
-        self.function_table.check_everything()
+        self.functions.check_everything()
         self.small_values.check_everything()
         self.recovery.puts.check_everything()
         for name, total in self.resources.total.items():

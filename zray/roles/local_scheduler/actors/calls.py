@@ -123,7 +123,7 @@ class Calls:
         if maker is not None and maker.shipping is not None:
             maker.shipping.made(wards.NestedAnswer(spec.task_id, spec.task_id, []))
         node.guards.made_anew(actor)
-        refusal = node.infeasible.why_not_ever(actor) or node.function_table.why_refused(actor)
+        refusal = node.infeasible.why_not_ever(actor) or node.functions.why_refused(actor)
         if refusal:
             self.node.ends.bury(actor, encode_system_error("ActorUnschedulableError", refusal))
         elif options.name:
@@ -280,7 +280,7 @@ class Calls:
         node.changes.actor(actor)
         spec, names = actor.creation.spec, node.resources.gpus.names_of(gpus)
         functions = node.dispatch.batches.functions_for(worker.host or worker, [spec])
-        node.function_table.keep(actor)
+        node.functions.keep(actor)
         order = actors.StartActor(spec, actor.options, functions, [], actor.life.restart_count, gpus=names)
         if actor.journal is not None:
             order = actor.journal.starts(order, actor, worker.worker_id)

@@ -280,9 +280,9 @@ class ActorEnds:
         for task in [*actor.inflight.values(), *actor.queue]:
             node.lifecycle.fail_with(task, error)
         actor.forget_calls()
-        node.function_table.forget_waiters()
+        node.functions.forget_waiters()
         node.guards.dismiss(actor, is_dead=was_named)
-        node.function_table.actor_ended(actor)
+        node.functions.actor_ended(actor)
         if was_named:
             self._free_name(actor)
         actor.has_no_worker()

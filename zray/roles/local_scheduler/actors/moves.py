@@ -218,7 +218,7 @@ class ActorMoves:
         task.ended()
         entry.made_by(None)
         entry.leads_to(None)
-        node.function_table.forget_waiters()
+        node.functions.forget_waiters()
         route = node.routes.begin(actor.actor_id)
         for call in actor.queue.take_all():
             if call.origin:

@@ -193,7 +193,7 @@ class Bundles:
         for task in doomed:
             task.ended()  # so that the end of one does not start another
         node.undoing.end_tasks(doomed, error)
-        node.function_table.forget_waiters()
+        node.functions.forget_waiters()
 
     @staticmethod
     def _runs_in(worker: Worker, group_id: bytes) -> bool:

@@ -230,7 +230,7 @@ class Drain:
         for task in list(node.tasks.values()):
             is_others = task.origin and task.origin != node.address and task.origin not in node.recovery.lost
             is_others = is_others and not node.groups.is_for(task)
-            if is_others and task.state == TaskState.WAITING and task.spec.function_id in node.functions:
+            if is_others and task.state == TaskState.WAITING and task.spec.function_id in node.functions.by_id:
                 node.trips.give_back_waiting(task)
 
     def _must_stay(self, queue: ReadyQueue) -> bool:

@@ -305,7 +305,7 @@ class Fetches:
         """Fail the task at once, also where other arguments are not made yet: present arguments take room."""
         node = self.node
         task.ended()
-        node.function_table.forget_waiters()
+        node.functions.forget_waiters()
         node.lifecycle.fail(task, "ObjectStoreFullError", text)
 
     def _in_words(self, task: Task, reason: str) -> str:

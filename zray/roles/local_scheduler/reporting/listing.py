@@ -128,7 +128,7 @@ class Ended:
             yield TaskFact(task_id, called, state, job_id, *place, attempts, error_type=kind, error=error)
 
     def _name_of(self, function_id: bytes) -> str:
-        function = self.node.functions.get(function_id)
+        function = self.node.functions.by_id.get(function_id)
         return function.name if function is not None else self.names.get(function_id, "")
 
 
@@ -303,7 +303,7 @@ class Listings:
 
     def _task(self, task: Task, running: tuple[int, int] | None) -> TaskFact:
         spec, options = task.spec, task.options
-        function = self.node.functions.get(spec.function_id)
+        function = self.node.functions.by_id.get(spec.function_id)
         name = options.name or options.method or (function.name if function is not None else "")
         return TaskFact(
             spec.task_id,

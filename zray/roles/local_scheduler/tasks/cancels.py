@@ -143,8 +143,8 @@ class Cancels:
         if task.missing:
             self.node.trips.stop_waiting((task,))
         self.node.trips.is_over(task)
-        if task.spec.function_id in self.node.function_waiters:
-            self.node.function_table.forget_waiters()
+        if task.spec.function_id in self.node.functions.waiters:
+            self.node.functions.forget_waiters()
         self.fail(task)
 
     def has_ended(self, task_id: bytes) -> None:

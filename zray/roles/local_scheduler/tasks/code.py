@@ -179,13 +179,15 @@ IDLE_BYTES_MAX = 256 << 20
 
 
 class Functions:
-    """The functions of a node, stored in `LocalScheduler.functions`."""
+    """The functions of a node."""
 
-    LASTING = {"node.functions": "count_max", "size": "bytes_max"}
+    PASSING = {"waiters": "node.tasks"}
+    LASTING = {"by_id": "count_max", "size": "bytes_max"}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.by_id, self.waiters = node.functions, node.function_waiters
+        self.by_id: dict[bytes, Function] = {}
+        self.waiters: dict[bytes, list[Task]] = {}
         self.size = 0  # bytes of code here
         # When so much is here, what no task needs goes.
         self.count_max, self.bytes_max = IDLE_COUNT_MAX, IDLE_BYTES_MAX
@@ -207,7 +209,7 @@ class Functions:
             node.reject("code of a job that has published as much as it may")
             return
         self._own(job, function)
-        if function.function_id not in node.functions:
+        if function.function_id not in self.by_id:
             self.is_here(function)
 
     # --- whose it is ---
@@ -221,13 +223,13 @@ class Functions:
 
     def keep(self, actor: Actor) -> None:
         """Publish the class of an actor about to start: the actor may outlive the job."""
-        function = self.node.functions[actor.creation.spec.function_id]
+        function = self.by_id[actor.creation.spec.function_id]
         if actor.job.facts.is_heir and function.function_id not in actor.job.functions:
             self._own(actor.job, function)
 
     def outlives(self, actor: Actor, job: Job) -> None:
         """Give a detached actor, after the end of the job, its class and all locally published code."""
-        functions, heir = self.node.functions, actor.job
+        functions, heir = self.by_id, actor.job
         if job.home == self.node.address:
             heir.inherits(job)  # ours to release as it is
             return
@@ -253,7 +255,7 @@ class Functions:
     def why_refused(self, actor: Actor) -> str:
         """Explain why the class of a new actor was refused; "": it was not."""
         function_id = actor.creation.spec.function_id
-        if function_id in self.node.functions or function_id not in actor.job.refused:
+        if function_id in self.by_id or function_id not in actor.job.refused:
             return ""
         return f"The actor {actor.options.class_name} cannot be created: its job {why_too_many()}"
 
@@ -298,7 +300,7 @@ class Functions:
             self.size += len(function.code)
         for task in self.waiters.pop(function_id, ()):
             node.lifecycle.argument_is_here(task)
-        if len(node.functions) > self.count_max or self.size > self.bytes_max:
+        if len(self.by_id) > self.count_max or self.size > self.bytes_max:
             self._make_room(function_id)
 
     def _make_room(self, newest: bytes) -> None:
@@ -337,7 +339,7 @@ class Functions:
 
     def check_everything(self) -> None:
         """Assert that the bytes add up, and that ready tasks have their code."""
-        functions = self.node.functions
+        functions = self.by_id
         assert self.size == sum(len(function.code) for function in functions.values()), "bytes of code"
         for task in self.node.tasks.values():
             is_due = task.state in (TaskState.READY, TaskState.SENT) and not task.options.actor_id

@@ -122,7 +122,7 @@ class Batches:
 
     def _makers_are_ahead(self, task: Task, worker: Worker) -> bool:
         """Whether tasks in the worker's queue make all missing arguments (and the code is known)."""
-        if task.spec.function_id not in self.node.functions:
+        if task.spec.function_id not in self.node.functions.by_id:
             return False
         entries = self.node.objects.entries
         for object_id in task.spec.deps:
@@ -154,7 +154,7 @@ class Batches:
         known = worker.functions
         for spec in specs:
             if spec.function_id not in known:
-                function = self.node.functions[spec.function_id]
+                function = self.node.functions.by_id[spec.function_id]
                 worker.learns(function)
                 functions.append(function)
         return functions

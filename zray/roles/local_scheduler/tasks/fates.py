@@ -81,7 +81,7 @@ class Fates:
         for entry in handles:
             self._end_actor_if_bereft(entry)
         self._ask(known_to_others)
-        node.function_table.forget_waiters()
+        node.functions.forget_waiters()
 
     def let_go(self, process: Process) -> Iterator[None]:
         """Release what a process held that ended in order, and cancel its generators: nobody else draws from them."""
@@ -140,7 +140,7 @@ class Fates:
             elif task.options.is_generator and type(task) is ChildTask:
                 # The node that runs it holds its end while it waits for draws.
                 self.node.cancels.cancel(task, False, True)
-        self.node.function_table.forget_waiters()
+        self.node.functions.forget_waiters()
 
     def _end_call(self, task: Task) -> None:
         """End a dead process's call that still waits for arguments."""
@@ -214,7 +214,7 @@ class Fates:
             elif (task.origin, task.trip) == (node.sender, trip) and not task.options.actor_id:
                 if self.is_bereft(task):
                     self.end(task)
-        node.function_table.forget_waiters()
+        node.functions.forget_waiters()
 
     def is_unwanted(self, message: scheduling.PlaceTask) -> bool:
         """Whether the origin has cancelled the task while on its way, on this trip or a later one."""

@@ -41,7 +41,7 @@ class Lifecycle:
         objects = self.node.objects
         tasks, entries, job, small_max = self.node.tasks, objects.entries, process.job, objects.small_max
         fresh = self.node.lineage.fresh
-        functions = self.node.functions
+        functions = self.node.functions.by_id
         worker = process.worker
         depth = worker.frames[-1].depth + 1 if worker is not None and worker.frames else 0
         dispatch, fates, came = self.node.dispatch, self.node.fates, (depth, self.node.now)
@@ -84,7 +84,7 @@ class Lifecycle:
             if spec.deps or spec.holds or function is None:
                 self.retain_arguments(task)
                 if function is None and spec.function_id in job.refused:
-                    self.node.function_table.refuse(task)
+                    self.node.functions.refuse(task)
                     continue
                 if task.missing or task.state >= FORWARDED:
                     continue
@@ -185,8 +185,8 @@ class Lifecycle:
                 missing += 1
         for object_id in spec.holds:
             self.node.objects.retain(object_id)
-        if spec.function_id not in self.node.functions and not task.options.actor_id:
-            self.node.function_table.wait_for(task)
+        if spec.function_id not in self.node.functions.by_id and not task.options.actor_id:
+            self.node.functions.wait_for(task)
             missing += 1
         task.waits_for(missing)
         if elsewhere is not None:
@@ -374,7 +374,7 @@ class Lifecycle:
 
     def function_name(self, function_id: bytes) -> str:
         """Return the function's name, for the user."""
-        function = self.node.functions.get(function_id)
+        function = self.node.functions.by_id.get(function_id)
         return function.name if function is not None else function_id.hex()
 
     def returns_of(self, task: Task) -> list[ObjectEntry]:

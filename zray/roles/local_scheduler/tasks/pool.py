@@ -374,7 +374,7 @@ class WorkerPool:
         for actor in actors:
             if actor.options.detached:
                 actor.outlives(heir)
-                self.node.function_table.outlives(actor, job)
+                self.node.functions.outlives(actor, job)
 
     @on(effects.WorkerExited)
     def exited(self, message: effects.WorkerExited) -> None:
