@@ -73,13 +73,13 @@ def cancel_all(target: str, force: bool, is_recursive: bool) -> tuple[int, int]:
     """
     from zray.api.sessions import require_runtime
     from zray.util.state import list_tasks
-    from zray.wire.listing import ROWS_MAX
+    from zray.wire.listing import TASKS_MAX
     from zray.wire.tasks import CancelTask
 
     runtime = require_runtime()
     seen: dict[str, bool] = {}  # by id: whether the row is a call
     while True:
-        rows = list_tasks(limit=ROWS_MAX)
+        rows = list_tasks(limit=TASKS_MAX)
         found = [row for row in chosen(rows, target) if row.task_id not in seen]
         for row in found:
             is_call = row.actor_id is not None

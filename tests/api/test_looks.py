@@ -12,6 +12,7 @@ from zray.util import state
 from zray.util.node_usage import node_usage
 from zray.util.recorded_runs import recorded_runs
 from zray.util.session_end import end_descriptor
+from zray.util.why import why
 
 KEYS = set(
     "resources cpu_percent mem_used_bytes mem_total_bytes store_bytes disk_bytes store_capacity_bytes store_objects "
@@ -99,3 +100,21 @@ def test_local_mode_has_none_of_it(start):
     for ask in (node_usage, recorded_runs, end_descriptor):
         with pytest.raises(NotImplementedError, match="local_mode"):
             ask()
+
+
+def test_tasks_behind_10_000_others_are_listed_counted_and_found(session, gate):
+    with pytest.raises(OSError):
+        zray.get(fail.options(max_retries=0).remote())
+    running = [wait.remote(gate) for _ in range(2)]
+    until(lambda: len(state.list_tasks(filters=[("state", "=", "RUNNING")])) == 2)
+    waiting = [work.remote(number) for number in range(10_000)]
+    last = work.options(name="last").remote(0)
+    until(lambda: state.list_tasks(filters=[("name", "=", "last")]))
+    assert [task.name for task in state.list_tasks(filters=[("state", "=", "FAILED")])] == ["fail"]
+    assert len(state.list_tasks(limit=20_000)) == 10_004
+    assert state.get_task(last.task_id().hex()).name == "last"
+    counts = state.summarize_tasks()["cluster"]["summary"]
+    assert sum(counts["work"]["state_counts"].values()) == 10_000
+    assert why()[0].startswith("10,003 tasks have not ended: ")
+    gate.open()
+    zray.get([*running, *waiting, last])

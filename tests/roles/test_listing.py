@@ -172,3 +172,30 @@ def test_dead_actors_are_listed_with_the_pid_of_their_process():
     desk.tell(DRIVER, KillActor(actor))
     assert [(fact.actor_id, fact.state, fact.pid) for fact in listed(desk).actors] == [(actor, "DEAD", pid)]
     assert listed(desk).tasks == []  # its creation is none of its own
+
+
+def test_failed_tasks_have_room_beside_many_that_wait_and_the_others_are_counted():
+    desk = Desk(cpus=1)
+    desk.submit(*(desk.new_spec() for _ in range(9)))
+    worker = desk.give_birth()
+    desk.finish_one(worker, bytes((TASK_ERROR,)))
+    desk.take_sent()
+    desk.tell(DRIVER, ListWork(7, 4))
+    _, reply = answer(desk)
+    assert len(reply.tasks) == 4 and [fact.state for fact in reply.tasks].count("FAILED") == 1
+    assert reply.left_out == 5
+    assert listed(desk).left_out == 0
+
+
+def test_many_tasks_of_other_nodes_are_asked_for_and_cut_with_a_count(monkeypatch):
+    monkeypatch.setattr(module, "ROWS_MAX", 2)
+    desk = Cluster()
+    desk.tell(DRIVER, ListWork(7, 6))
+    assert [message.most for _, message in desk.take_sent(ListWork)] == [3, 3]  # a share of each
+    there = [task(number, "PENDING_NODE_ASSIGNMENT") for number in range(1, 4)]
+    desk.tell(THERE, WorkListed(1, [], there, left_out=10))
+    ended = [task(4, "FAILED", error_type="WORKER_DIED"), task(5, "FINISHED")]
+    desk.tell("third/local", WorkListed(1, [], [*ended, *(task(number) for number in range(6, 9))]))
+    _, reply = answer(desk)
+    numbers = [fact.task_id[-1] for fact in reply.tasks]
+    assert numbers == [1, 2, 3, 6, 7, 4] and reply.left_out == 11

@@ -18,6 +18,8 @@ Row = dict[str, Any]
 
 # More rows than any answer of a node has.
 ALL = 1_000_000
+# Tasks that a look takes: more would be a burden on the nodes, once a second.
+TASKS = 10_000
 JOBS = "_zray_job_submission"  # the namespace of submitted programs
 REGISTRY = "registry"
 LOG_CHARACTERS_MAX = 4_000  # of a line
@@ -48,8 +50,8 @@ class Session:
         return [row for row in state.list_workers(limit=ALL) if row["pid"] != os.getpid()]
 
     def tasks(self) -> list[Row]:
-        """All tasks that the nodes remember: unfinished, failed, finished."""
-        return [*state.list_tasks(limit=ALL)]
+        """Tasks that the nodes remember: unfinished, failed, finished."""
+        return [*state.list_tasks(limit=TASKS)]
 
     def actors(self) -> list[Row]:
         """All actors, dead ones last."""

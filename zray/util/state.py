@@ -14,7 +14,7 @@ from ..api.cluster_info import nodes
 from ..api.runtime_context import worker_id
 from ..api.sessions import require_runtime
 from ..on_import import shadows
-from ..wire.listing import ActorFact, ListWork, ObjectFact, TaskFact, WorkerFact, WorkListed
+from ..wire.listing import ROWS_MAX, TASKS_MAX, ActorFact, ListWork, ObjectFact, TaskFact, WorkerFact, WorkListed
 from .placement_group import placement_group_table
 from .state_logs import get_log, list_logs
 from .value_types import type_of
@@ -102,6 +102,7 @@ def list_tasks(*, filters: Filters = None, limit: int = LIMIT, detail: bool = Fa
     """List the tasks and calls of all programs of the session: unfinished ones, then failed, then finished ones.
 
     Each node remembers the last 5,000 that finished there, and the last 1,000 that failed; the latest come first.
+    A list has at most 100,000 tasks; a warning counts those without room.
 
     Args:
         filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
@@ -124,12 +125,20 @@ def list_tasks(*, filters: Filters = None, limit: int = LIMIT, detail: bool = Fa
         NotImplementedError: in local mode.
         NotImplementedError: detail, in local mode.
     """
-    rows = map(_task, _tasks())
-    if detail:
-        from .task_times import with_times
+    work = _work_of_tasks(ROWS_MAX)
+    found = _chosen(_task_rows(work, detail), filters, limit)
+    if len(found) < limit and len(work.tasks) >= ROWS_MAX:
+        found = _chosen(_task_rows(_work_of_tasks(TASKS_MAX), detail), filters, limit)
+    return found
 
-        rows = map(State, with_times([*rows]))
-    return _chosen(rows, filters, limit)
+
+def _task_rows(work: WorkListed, detail: bool) -> Iterable[State]:
+    rows = map(_task, work.tasks)
+    if not detail:
+        return rows
+    from .task_times import with_times
+
+    return map(State, with_times([*rows]))
 
 
 def list_workers(*, filters: Filters = None, limit: int = LIMIT, detail: bool = False, **ignored: Any) -> list[State]:
@@ -240,7 +249,7 @@ def get_task(id: str, **ignored: Any) -> State | None:
     Raises:
         NotImplementedError: in local mode.
     """
-    return next((task for task in map(_task, _tasks()) if task.task_id == id), None)
+    return next((task for task in map(_task, _work_of_tasks(TASKS_MAX).tasks) if task.task_id == id), None)
 
 
 def get_worker(id: str, **ignored: Any) -> State | None:
@@ -282,7 +291,7 @@ def summarize_tasks(**ignored: Any) -> dict[str, Any]:
     Raises:
         NotImplementedError: in local mode.
     """
-    return _summary([*map(_task, _tasks())], "name", "total_tasks", "func_name")
+    return _summary([*map(_task, _work_of_tasks(TASKS_MAX).tasks)], "name", "total_tasks", "func_name")
 
 
 def summarize_objects(**ignored: Any) -> dict[str, Any]:
@@ -336,8 +345,8 @@ def _work() -> WorkListed:
     return _listed(ListWork)
 
 
-def _tasks() -> list[TaskFact]:
-    """Tasks of all nodes.
+def _work_of_tasks(most: int) -> WorkListed:
+    """At most so many tasks of all nodes.  Unfinished ones beyond the largest list are counted in a warning.
 
     Raises:
         NotImplementedError: in local mode.
@@ -346,7 +355,11 @@ def _tasks() -> list[TaskFact]:
         raise NotImplementedError(
             "Local mode keeps no list of tasks, which end inside of their .remote(): leave out local_mode=True."
         )
-    return _work().tasks
+    work = _listed(lambda request: ListWork(request, most))
+    if work.left_out and most == TASKS_MAX:
+        lacks = f"{work.left_out:,} more tasks have not ended"
+        warnings.warn(f"The list has no room for all tasks: {lacks}, and finished ones may be missing.", stacklevel=4)
+    return work
 
 
 def _listed(question: Callable[[int], ListWork]) -> WorkListed:

@@ -13,6 +13,8 @@ from .message import Message, Natural, routed
 
 # Rows of each kind in an answer: some 1.5 MB, of small values 3 MB, less than a second's work for anybody on the way.
 ROWS_MAX = 10_000
+# Tasks in an answer to a process that asks for all: 100 bytes each, half a second's work for its node.
+TASKS_MAX = 100_000
 # Processes that are named for an object.
 HOLDERS_MAX = 20
 # States of a task that has ended.
@@ -110,7 +112,10 @@ class ObjectFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class ListWork(Message, tag=routed(290, "driver, worker, local -> local")):
-    """A look-up of at most `most` tasks, actors and processes; or, with `are_objects`, of the largest objects."""
+    """A look-up of at most `most` tasks, actors and processes; or, with `are_objects`, of the largest objects.
+
+    `most` is up to TASKS_MAX for tasks, and up to ROWS_MAX for the others.
+    """
 
     request: int
     most: Natural = ROWS_MAX
@@ -121,11 +126,13 @@ class WorkListed(Message, tag=routed(291, "local -> driver, worker, local")):
     """The tasks, actors and processes, or the objects.
 
     `silent` lists nodes that have not answered in time.
+    `left_out` counts tasks that have not ended and are not in the list.
     """
 
     request: int
     actors: Annotated[list[ActorFact], Meta(max_length=ROWS_MAX)]
-    tasks: Annotated[list[TaskFact], Meta(max_length=ROWS_MAX)]
+    tasks: Annotated[list[TaskFact], Meta(max_length=TASKS_MAX)]
     silent: Annotated[list[Text], Meta(max_length=ROWS_MAX)] = []
     workers: Annotated[list[WorkerFact], Meta(max_length=ROWS_MAX)] = []
     objects: Annotated[list[ObjectFact], Meta(max_length=ROWS_MAX)] = []
+    left_out: Natural = 0

@@ -25,6 +25,7 @@ from ....wire.listing import (
     HEAD_BYTES,
     HOLDERS_MAX,
     ROWS_MAX,
+    TASKS_MAX,
     ActorFact,
     ListWork,
     ObjectFact,
@@ -181,6 +182,7 @@ class Listing(Struct, eq=False):
     workers: list[WorkerFact]
     objects: list[ObjectFact]
     silent: dict[str, None]  # nodes that have not answered
+    left_out: int = 0
 
 
 class Listings:
@@ -201,20 +203,22 @@ class Listings:
         if not is_ours and node.sender not in node.members.peers:
             node.reject("a question of a process that is gone")
             return
-        most = min(message.most, ROWS_MAX)
+        most, most_tasks = min(message.most, ROWS_MAX), min(message.most, TASKS_MAX)
         if message.are_objects:
             listing = Listing(node.sender, message.request, most, [], [], [], object_facts(node, most), {})
         else:
-            work = self._actors(most), self._tasks(most), self._workers(most)
-            listing = Listing(node.sender, message.request, most, *work, [], {})
+            tasks, left_out = self._tasks(most_tasks)
+            work = self._actors(most), tasks, self._workers(most)
+            listing = Listing(node.sender, message.request, most_tasks, *work, [], {}, left_out)
         if not is_ours or len(self.open) >= LISTINGS_MAX or not node.members.peers:
             self._answer(listing)
             return
         self.count += 1
         self.open[self.count] = listing
+        share = max(most, most_tasks // len(node.members.peers))  # all answers are kept until the last one
         for peer in node.members.peers:
             listing.silent[peer] = None
-            node.send(peer, ListWork(self.count, most, message.are_objects))
+            node.send(peer, ListWork(self.count, share, message.are_objects))
         node.after(ANSWER_SECONDS, self.answer_without_silent, self.count)
 
     @on(WorkListed)
@@ -228,6 +232,7 @@ class Listings:
         listing.tasks += message.tasks
         listing.workers += message.workers
         listing.objects += message.objects
+        listing.left_out += message.left_out
         if not listing.silent:
             self._answer(self.open.pop(message.request))
 
@@ -239,14 +244,15 @@ class Listings:
     def _answer(self, listing: Listing) -> None:
         if listing.asker not in self.node.processes and listing.asker not in self.node.members.peers:
             return
-        most = listing.most
-        tasks = latest([(fact.task_id, fact) for fact in listing.tasks])
+        most = min(listing.most, ROWS_MAX)
+        tasks, left_out = _cut(latest([(fact.task_id, fact) for fact in listing.tasks]), listing.most)
+        left_out += listing.left_out
         actors = latest([(fact.actor_id, fact) for fact in listing.actors])
         silent = [*listing.silent][:ROWS_MAX]
         objects = sorted(listing.objects, key=lambda fact: -fact.size)[:most]
         workers = listing.workers[:most]
         self.node.send(
-            listing.asker, WorkListed(listing.request, actors[:most], tasks[:most], silent, workers, objects)
+            listing.asker, WorkListed(listing.request, actors[:most], tasks, silent, workers, objects, left_out)
         )
 
     def _actors(self, most: int) -> list[ActorFact]:
@@ -279,12 +285,14 @@ class Listings:
             error_in_words(actor.death) if is_dead else "",
         )
 
-    def _tasks(self, most: int) -> list[TaskFact]:
+    def _tasks(self, most: int) -> tuple[list[TaskFact], int]:
+        """At most so many tasks, and how many of the unfinished ones are left out.  Failed ones have room."""
         running = {task.spec.task_id: (pid, run_ms) for task, pid, run_ms in self._running()}
         actors = self.node.calls.actors
-        tasks = (t for t in self.node.tasks.values() if t.state in TASK_STATES and t.spec.task_id not in actors)
-        living = (self._task(task, running.get(task.spec.task_id)) for task in tasks)
-        return [*islice(chain(living, self.node.ended.tasks()), most)]
+        tasks = [t for t in self.node.tasks.values() if t.state in TASK_STATES and t.spec.task_id not in actors]
+        room = most - min(len(self.node.ended.failed), most // 2)
+        living = (self._task(task, running.get(task.spec.task_id)) for task in tasks[:room])
+        return [*islice(chain(living, self.node.ended.tasks()), most)], max(0, len(tasks) - room)
 
     def _running(self) -> Iterator[tuple[Task, int, int]]:
         """Yield all begun tasks, as far as a node can tell, with the pids of their processes and their milliseconds."""
@@ -321,6 +329,17 @@ class Listings:
     def _is_of_others(self, actor_id: bytes) -> bool:
         """Whether the call's actor is on another node."""
         return bool(actor_id) and actor_id not in self.node.calls.actors
+
+
+def _cut(facts: list[TaskFact], most: int) -> tuple[list[TaskFact], int]:
+    """At most so many facts, failed tasks with room among them, and how many unfinished tasks are left out."""
+    if len(facts) <= most:
+        return facts, 0
+    living = [fact for fact in facts if not fact.has_ended]
+    failed = [fact for fact in facts if fact.state == "FAILED"]
+    finished = (fact for fact in facts if fact.has_ended and fact.state != "FAILED")
+    room = most - min(len(failed), most // 2)
+    return [*islice(chain(living[:room], failed, finished), most)], max(0, len(living) - room)
 
 
 def latest(facts: list[tuple[bytes, Fact]]) -> list[Fact]:
