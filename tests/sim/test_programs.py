@@ -108,6 +108,13 @@ def test_an_actor_that_looks_for_a_home_is_known_to_no_other_node(seed):
     assert not outcome.error, outcome.error
 
 
+def test_an_offer_of_a_lost_node_that_ends_at_once_does_not_end_the_node():
+    """What the actor was to recover from had not come whole: its end changed the table that was looked through."""
+    options = {"node_kills": 2, "node_kill_probability": 0.005, "breaks": 3, "kills": 2, "kill_probability": 0.02}
+    outcome = sweep_program("giver", seed=2122, nodes=5, cpus=1, **options)
+    assert not outcome.error, outcome.error
+
+
 def test_an_actor_whose_home_has_asked_twice_for_another_keeps_its_backup():
     """Two nodes were lost; the refusal of the second offer ended the backup, and callers waited for ever."""
     outcome = sweep_program("giver", seed=33, **MIXTURES["nodes die"])

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ....ids import FIRST_RETURN
 from ....wire.task_spec import GivenItems, TaskSpec, parse_options
 from ....wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
+from ....wire.where import host_of
 from ..tables import Job
 from ..task import FORWARDED
 from .answers import drop_orphans, is_kept
@@ -62,6 +63,7 @@ class Copy:
         self.is_based = False  # what the log begins with is here
         self.seen = 0  # without so many calls it is another state than somebody has seen (LogStart)
         self.broken = ""  # why nothing can be had of it
+        self.lost = "its node was lost"
         self.steps: deque[Step] = deque()
         self.offered: Step | None = None
         self.pulls: list[Step] = []  # what is to come here, and nobody waits for
@@ -320,10 +322,11 @@ class Copy:
 
     # --- ends ---
 
-    def sender_lost(self, *, was_made: bool) -> None:
+    def sender_lost(self, sender: str, *, was_made: bool) -> None:
         """Handle the loss of the sender before the handover: the actor is ours. was_made: the actor had run
         elsewhere.
         """
+        self.lost = f"its node {host_of(sender)} is lost ({self.node.recovery.lost.get(sender)})"
         if not self.is_based and self.offered is None:
             self.is_based, self.broken = True, self.why_not() if was_made else ""
         self.changed(self)

@@ -300,7 +300,7 @@ class Logs:
         if copy is None or self.node.moves.offers.get(actor_id):
             return
         if copy.broken or (copy.is_whole and copy.why_not()):
-            self.node.ends.bury(actor, died(actor.options, f"died: its node was lost, and {copy.why_not()}"))
+            self.node.ends.bury(actor, died(actor.options, f"died: {copy.lost}, and {copy.why_not()}"))
         elif copy.is_whole:
             actor.comes_with(None)
             self.install(actor, copy)

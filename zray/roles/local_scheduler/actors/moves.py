@@ -388,7 +388,7 @@ class ActorMoves:
 
     def node_lost(self, lost: str) -> None:
         """Claim actors offered by the lost node, and repeat all pending requests, which the lost node may have had."""
-        for actor_id, origin in self.offers.items():
+        for actor_id, origin in list(self.offers.items()):
             if origin == lost:
                 self.offers[actor_id] = ""
                 actor = self.node.calls.actors.get(actor_id)
@@ -396,7 +396,7 @@ class ActorMoves:
                     continue
                 self.tell_home(actor)
                 if actor.incoming is not None:
-                    actor.incoming.sender_lost(was_made=actor.life.restart_count > 0)
+                    actor.incoming.sender_lost(lost, was_made=actor.life.restart_count > 0)
         self.ask_again()
 
     def ask_again(self) -> None:
