@@ -161,6 +161,23 @@ def test_its_next_life_takes_the_next_trip(desk):
     assert second.trip == spill.trip + 1
 
 
+def test_so_does_a_later_life_whatever_became_of_the_one_between(desk):
+    """That one ended here; the node that had been told of the first took the third for the first, for ever."""
+    worker, (spill,) = submit_from_worker(desk)
+    desk.kill(worker)
+    desk.heard()
+    worker = desk.start()  # its parent runs again
+    desk.tell(worker, SubmitTasks([TaskSpec(TASK, FUNCTION)]))
+    assert desk.is_here() and SpillTask not in [type(message) for _, message in desk.heard()]
+    desk.kill(worker)
+    assert not desk.is_here()
+    again = desk.give_birth()
+    desk.windows[again] -= 1
+    desk.tell(again, SubmitTasks([TaskSpec(TASK, FUNCTION, options=TWO_CPUS)]))
+    trips = [message.trip for _, message in desk.heard() if type(message) is SpillTask]
+    assert trips == [spill.trip + 1]
+
+
 # --- the shard ---
 
 

@@ -75,3 +75,8 @@ def test_a_value_that_is_taken_for_made_stays_though_the_word_that_it_goes_is_un
     """Its parent ran again elsewhere, as the head was lost; the node that had run it was cut off."""
     asked = {"deaths": True, "heads": True, "drains": True, "gpus": True}
     assert_all_is_well([39000049], nodes=5, shards=4, replicas=1, cuts=True, **asked)
+
+
+def test_a_task_whose_former_life_ended_on_another_node_goes_there_again():
+    """The life between had run here.  The other node took the third for the first, and its parent waited for ever."""
+    assert_all_is_well([783243], nodes=4, cuts=True, weather=True, tight=True)

@@ -193,8 +193,11 @@ class Fates:
         self.has_arrived(task.spec.task_id, task.trip, task.forward.peer)
 
     def trip_of(self, task_id: bytes) -> int:
-        """Forget a task that ended while it was away, and return its trip; 0: there was none."""
-        return self.ended.pop(task_id, 0)
+        """Return the trip on which a task was away when it ended; 0: there was none.
+
+        The node that was told of the end refuses that trip for as long, in each further life of the task.
+        """
+        return self.ended.get(task_id, 0)
 
     def has_arrived(self, task_id: bytes, trip: int, place: str) -> None:
         """Tell the node of a placed task if the task has ended here meanwhile."""
