@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _NOTHING = wire.GroupSpec([], wire.PACK)
 
 
-class GroupRecord(Struct, eq=False):
-    """A placement group."""
+class GroupRecord(Struct, eq=False, array_like=True, forbid_unknown_fields=True):
+    """A placement group, as in a snapshot too."""
 
     PASSING = {"trying": None}
 
@@ -41,9 +41,9 @@ class GroupRecord(Struct, eq=False):
     trip: int = 0  # of the present or last search
     state: str = wire.PENDING
     reason: str = ""  # why the present nodes can never hold it
-    trying: dict[int, str] = {}  # bundle -> the node asked to reserve it, in this search
-    awaited: dict[str, None] = {}  # nodes that have not answered
-    subscribers: dict[str, None] = {}
+    trying: list[tuple[int, str]] = []  # bundle, and the node asked to reserve it in this search
+    awaited: list[str] = []  # nodes that have not answered
+    subscribers: list[str] = []
 
     def fact(self) -> wire.GroupFact:
         """Return the group as reported to nodes."""
@@ -52,12 +52,26 @@ class GroupRecord(Struct, eq=False):
 
     def copy(self) -> GroupRecord:
         """Return an independent copy."""
-        own = (list(self.places), dict(self.trying), dict(self.awaited), dict(self.subscribers))
-        return replace(self, places=own[0], trying=own[1], awaited=own[2], subscribers=own[3])
+        awaited, subscribers = list(self.awaited), list(self.subscribers)
+        return replace(self, places=list(self.places), awaited=awaited, subscribers=subscribers)
 
     def nodes(self) -> dict[str, None]:
         """Return the nodes with bundles of the group, or asked to reserve some."""
-        return dict.fromkeys(node for node in (*self.places, *self.trying.values()) if node)
+        return dict.fromkeys(node for node in (*self.places, *self.tried()) if node)
+
+    def tried(self) -> dict[str, None]:
+        """Return the nodes asked to reserve bundles in this search."""
+        return dict.fromkeys(node for _, node in self.trying)
+
+    def subscribe(self, node: str) -> None:
+        """Report later changes to a node."""
+        if node not in self.subscribers:
+            self.subscribers.append(node)
+
+    def forget(self, node: str) -> None:
+        """Expect no answer from a lost node, and report nothing to it."""
+        self.awaited = [other for other in self.awaited if other != node]
+        self.subscribers = [other for other in self.subscribers if other != node]
 
 
 class GroupTable:
@@ -127,12 +141,12 @@ def _search(shard: GcsShard, record: GroupRecord) -> None:
     if record.keeper in shard.lost:
         record.keeper = next(iter(table.attending), "")
     record.trip = table.next_trip()
-    record.trying, record.awaited = {}, {}
+    record.trying, record.awaited = [], []
     if record.state != wire.UNSCHEDULABLE:
         record.reason = ""
     if record.keeper:
         registered = record.registered
-        record.subscribers[record.keeper] = None
+        record.subscribe(record.keeper)
         shard.send(record.keeper, wire.KeepGroup(record.fact(), record.trip, registered.job_id, registered.home))
 
 
@@ -141,7 +155,7 @@ def _search(shard: GcsShard, record: GroupRecord) -> None:
 
 def _give_back(shard: GcsShard, record: GroupRecord) -> None:
     """Return the bundles reserved in this search."""
-    for node in dict.fromkeys(record.trying.values()):
+    for node in record.tried():
         if node not in shard.lost:
             shard.send(node, wire.ReturnBundles(record.registered.group_id, record.trip))
 
@@ -169,8 +183,7 @@ def node_lost(shard: GcsShard, node: str) -> None:
         table.changes(record)
         registered = record.registered
         spec, group_id = registered.spec, registered.group_id
-        record.subscribers.pop(node, None)
-        record.awaited.pop(node, None)
+        record.forget(node)
         is_over = registered.home == node or (bool(spec.actor_id) and registered.node == node)
         if is_over and not spec.is_detached:
             _remove(shard, group_id, f"the node of its creator, {node}, is lost")
@@ -179,7 +192,7 @@ def node_lost(shard: GcsShard, node: str) -> None:
         record.places = ["" if place == node else place for place in record.places]
         if had_places and record.state == wire.CREATED:
             record.state = wire.RESCHEDULING
-        was_tried = node in record.trying.values()
+        was_tried = node in record.tried()
         if was_tried or had_places:
             _give_back(shard, record)
         if was_tried or had_places or (record.keeper == node and "" in record.places):
@@ -258,12 +271,12 @@ class GroupRequests:
         if any(node not in shard.groups.attending for node in places.values()):
             _search(shard, record)
             return
-        record.trying = places
+        record.trying = list(places.items())
         bundles = record.registered.spec.bundles
         by_node: dict[str, list[int]] = {}
         for index, node in places.items():
             by_node.setdefault(node, []).append(index)
-        record.awaited = dict.fromkeys(by_node)
+        record.awaited = list(by_node)
         for node, indices in by_node.items():
             wanted = [(index, bundles[index]) for index in indices]
             shard.send(node, wire.PrepareBundles(message.group_id, record.trip, wanted))
@@ -276,15 +289,15 @@ class GroupRequests:
         if record is None or message.node not in record.awaited:
             shard.reject("bundles of a search that is over")
             return
-        del record.awaited[message.node]
+        record.awaited.remove(message.node)
         if not message.is_done:
             _give_back(shard, record)
             _search(shard, record)
         elif not record.awaited:
-            nodes = dict.fromkeys(record.trying.values())
-            for index, node in record.trying.items():
+            nodes = record.tried()
+            for index, node in record.trying:
                 record.places[index] = node
-            record.trying = {}
+            record.trying = []
             record.state, record.reason = wire.CREATED, ""
             for node in nodes:
                 shard.send(node, wire.CommitBundles(message.group_id, record.trip))
@@ -317,7 +330,7 @@ class GroupRequests:
         record = shard.groups.records.get(message.group_id)
         if record is not None:
             shard.groups.changes(record)
-            record.subscribers[message.node] = None
+            record.subscribe(message.node)
             shard.send(message.node, wire.GroupLocated(record.fact()))
         else:
             gone = wire.GroupFact(message.group_id, _NOTHING, wire.REMOVED, [])

@@ -16,7 +16,6 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from ...wire.actors import RegisterActor
-from ...wire.groups import RegisterGroup
 from ...wire.task_spec import TaskSpec
 from ...wire.tasks import Function
 from .flushing import spec_in
@@ -66,20 +65,6 @@ class KeepingState(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     held: list[Held]
 
 
-class GroupState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A GroupRecord."""
-
-    registered: RegisterGroup
-    places: list[str]
-    keeper: str
-    trip: int
-    state: str
-    reason: str
-    trying: list[tuple[int, str]]
-    awaited: list[str]
-    subscribers: list[str]
-
-
 class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A part of a shard's state."""
 
@@ -95,7 +80,7 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     keeping: KeepingState | None = None
     abroad: list[bytes] = []
     kept_for: list[tuple[bytes, list[int]]] = []
-    groups: list[GroupState] = []
+    groups: list[GroupRecord] = []
     attending: list[str] = []
     group_trips: int = 0
     wanted: list[bytes] = []
@@ -194,7 +179,7 @@ def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[by
         (_encode(Part(drawn=some)) for some in _portions(drawn.items())),
         kept,
         owners,
-        (_encode(Part(groups=[_group_state(group)])) for group in groups.values()),
+        (_encode(Part(groups=[group])) for group in groups.values()),
         (_encode(Part(actors=some)) for some in _portions(actors)),
         (_encode(Part(homes=some)) for some in _portions(homes.items())),
         [_encode(last)],
@@ -273,37 +258,9 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         for actor_id, nodes in part.home_askers:
             shard.homes.askers[actor_id] = dict.fromkeys(nodes)
         for group in part.groups:
-            shard.groups.add(_group_record(group))
+            shard.groups.add(group)
         shard.groups.load(part.attending, part.group_trips)
         shard.wanted.update(dict.fromkeys(part.wanted))
-
-
-def _group_state(record: GroupRecord) -> GroupState:
-    return GroupState(
-        record.registered,
-        record.places,
-        record.keeper,
-        record.trip,
-        record.state,
-        record.reason,
-        list(record.trying.items()),
-        list(record.awaited),
-        list(record.subscribers),
-    )
-
-
-def _group_record(group: GroupState) -> GroupRecord:
-    return GroupRecord(
-        group.registered,
-        group.places,
-        group.keeper,
-        group.trip,
-        group.state,
-        group.reason,
-        dict(group.trying),
-        dict.fromkeys(group.awaited),
-        dict.fromkeys(group.subscribers),
-    )
 
 
 def _load_keeping(shard: GcsShard, part: Part) -> None:
