@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from .looks import looks_at
+
 
 @click.command()
 @click.option("--port", default=8265, show_default=True, type=click.IntRange(0, 65_535), help="Port; 0: any.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on, of this machine alone.")
-@click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
+@looks_at
 @click.option("--results", metavar="FOLDER", help="Folder of experiments.  Default: TUNE_RESULT_DIR, or ~/ray_results.")
 def dashboard(port: int, host: str, address: str | None, results: str | None) -> None:
     """Serve a page that shows nodes, tasks, actors, objects, logs and experiments, until Ctrl-C.

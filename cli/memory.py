@@ -8,15 +8,14 @@ from typing import Any
 
 import click
 
-from .cancel import address_of
+from .looks import looked_at, looks_at
 
 STATES = {"MEMORY": "memory", "DISK": "disk", "MESSAGE": "message", "COMING": "on its way", "PENDING": "not made"}
 UNKNOWN = "small values and copies"
 
 
 @click.command()
-@click.option("--address", metavar="HOST:PORT", help="Cluster.  Default: the newest session of this machine.")
-@click.option("--session", metavar="NAME", help="Session, where several run on this machine.")
+@looks_at
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -26,19 +25,15 @@ UNKNOWN = "small values and copies"
     help="Values that are shown one by one.",
 )
 @click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True)
-def memory(address: str | None, session: str | None, limit: int, form: str) -> None:
+def memory(address: str | None, limit: int, form: str) -> None:
     """Show the values of a session: how large they are, where they are made, and who refers to them.
 
     A value stays while a process, a task or another value refers to it.
     """
-    import zray
     from zray.util import state
     from zray.wire.amounts import in_bytes
 
-    if address and session:
-        raise click.UsageError("--address and --session each name a session: give one of the two.")
-    place = address or (address_of(session) if session else "auto")
-    with zray.init(address=place, log_to_driver=False, record="", _only_looks=True):
+    with looked_at(address):
         summary = state.summarize_objects()["cluster"]
         rows = state.list_objects(limit=10**6)
         names = _names(state)

@@ -7,6 +7,8 @@ import os
 
 import click
 
+from .looks import looked_at, looks_at
+
 PORT = 9464  # the usual one of exporters of OpenTelemetry
 
 
@@ -15,7 +17,7 @@ PORT = 9464  # the usual one of exporters of OpenTelemetry
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65_535), help="Port; 0: any.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--once", is_flag=True, help="Print the metrics and end.")
-@click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
+@looks_at
 def metrics(board: str | None, port: int, host: str, once: bool, address: str | None) -> None:
     """Serve the metrics of a session at http://127.0.0.1:9464/metrics, for Prometheus, until Ctrl-C.
 
@@ -27,7 +29,6 @@ def metrics(board: str | None, port: int, host: str, once: bool, address: str | 
 
         click.echo(json.dumps(grafana.board(), indent=2))
         return
-    import zray
     from zray.util.prometheus import TOKEN_VARIABLE, Endpoint, check_access, collected, library, text_of
 
     token = os.environ.get(TOKEN_VARIABLE) or None
@@ -39,7 +40,7 @@ def metrics(board: str | None, port: int, host: str, once: bool, address: str | 
         library()  # before a session is joined
     except ImportError as error:
         raise click.ClickException(str(error)) from error
-    with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
+    with looked_at(address):
         if once:
             click.echo(text_of(collected()).decode(), nl=False)
             return

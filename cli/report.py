@@ -6,6 +6,7 @@ import json
 
 import click
 
+from .looks import looked_at, looks_at
 from .timeline import run_of
 
 
@@ -13,14 +14,13 @@ from .timeline import run_of
 @click.argument("record", required=False, metavar="[RECORD]")
 @click.option("--output", "-o", default="report.html", show_default=True, metavar="FILE", help="File to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print the sums as JSON in place of a page.")
-@click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
+@looks_at
 def report(record: str | None, output: str, as_json: bool, address: str | None) -> None:
     """Write why a run took its time to FILE: a page for a browser, which needs no network.
 
     RECORD is a file that ZRAY_RECORD=FILE or zray.init(record=FILE) has made.  Without it, the latest records of a
     session that runs are shown.
     """
-    import zray
     from zray.api.run_records import is_record, present_run
     from zray.util.report.content import content_of
     from zray.util.report.page import page_of
@@ -28,7 +28,7 @@ def report(record: str | None, output: str, as_json: bool, address: str | None) 
     if record is not None:
         run = run_of(record)
     else:
-        with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
+        with looked_at(address):
             run = present_run("zray report")
     content = content_of(run)
     if as_json:

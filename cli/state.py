@@ -15,6 +15,8 @@ from typing import Any
 
 import click
 
+from .looks import looked_at, looks_at
+
 TIMES = ("start_time_ms", "states_ms")
 # Columns of tables, as (key, title), and those that --detail adds.
 COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -38,9 +40,6 @@ SUMMARIES = ("actors", "objects", "tasks")
 ID_CHARACTERS = 32
 SIGN = re.compile(r"(!=|=|<|>|~)")
 
-ADDRESS = click.option(
-    "--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine."
-)
 FORM = click.option(
     "--format", "form", type=click.Choice(("table", "json", "yaml")), default="table", show_default=True
 )
@@ -64,10 +63,9 @@ def filters_of(texts: Sequence[str]) -> list[tuple[str, str, str]]:
 @contextmanager
 def session(address: str | None) -> Iterator[Any]:
     """Join a session for questions, and give the module that asks."""
-    import zray
     from zray.util import state
 
-    with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
+    with looked_at(address):
         yield state
 
 
@@ -85,7 +83,7 @@ def asker_of(state: Any, kind: str, detail: bool = False) -> Callable[..., list[
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="Rows at most.")
 @click.option("--detail", is_flag=True, help="More columns, times, and older tasks.")
 @FORM
-@ADDRESS
+@looks_at
 def list_(kind: str, filters: tuple[str, ...], limit: int, detail: bool, form: str, address: str | None) -> None:
     """List actors, jobs, nodes, objects, placement-groups, tasks or workers.
 
@@ -114,7 +112,7 @@ def list_(kind: str, filters: tuple[str, ...], limit: int, detail: bool, form: s
 @click.argument("kind", type=click.Choice(sorted(COLUMNS)), metavar="KIND")
 @click.argument("id", metavar="ID")
 @click.option("--format", "form", type=click.Choice(("yaml", "json")), default="yaml", show_default=True)
-@ADDRESS
+@looks_at
 def get(kind: str, id: str, form: str, address: str | None) -> None:
     """Show one of the things that `zray list` lists, with all that is known of it.
 
@@ -141,7 +139,7 @@ def get(kind: str, id: str, form: str, address: str | None) -> None:
 @click.command("summary")
 @click.argument("kind", type=click.Choice(SUMMARIES), metavar="KIND")
 @FORM
-@ADDRESS
+@looks_at
 def summary(kind: str, form: str, address: str | None) -> None:
     """Count actors by class, tasks by function, or objects by the place that made them, with their states."""
     with session(address) as state:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .looks import looked_at, looks_at
+
 if TYPE_CHECKING:
     from zray.api.run_records import RunRecord
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", default="timeline.json.gz", metavar="[FILE]")
 @click.option("--record", metavar="RECORD", help="Record of a run, as ZRAY_RECORD makes it, in place of a session.")
-@click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
+@looks_at
 def timeline(file: str, record: str | None, address: str | None) -> None:
     """Write what ran in a session to FILE, for https://ui.perfetto.dev.  Default: timeline.json.gz.
 
@@ -30,7 +32,7 @@ def timeline(file: str, record: str | None, address: str | None) -> None:
         run = run_of(record)
         trace = trace_of(run.rings, run.left_out)
     else:
-        with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
+        with looked_at(address):
             trace = zray.timeline() or []
     try:
         write_trace(trace, file)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from .looks import looked_at, looks_at
+
 
 @click.command()
 @click.argument("id", default="", metavar="[ID]")
-@click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
+@looks_at
 def why(id: str, address: str | None) -> None:
     """Explain what a task, an object, an actor or a node waits for, or how it ended.
 
@@ -15,11 +17,10 @@ def why(id: str, address: str | None) -> None:
     three that have not ended are explained, or else the last one.  Without an ID, the tasks of the session that have
     not ended are explained.
     """
-    import zray
     from zray.exceptions.printable import printable
     from zray.util.why import why as explain
 
-    with zray.init(address=address or "auto", log_to_driver=False, record="", _only_looks=True):
+    with looked_at(address):
         try:
             lines = explain(id)
         except ValueError as error:

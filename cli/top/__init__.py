@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from ..looks import looks_at
+
 INSTALL = (
     "The screen of `zray top` needs the package textual, which is not installed: `pip install textual`, or zray with "
     "its extra `zray[top]`.  `zray top --once` works without it."
@@ -14,7 +16,7 @@ INSTALL = (
 
 
 @click.command()
-@click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
+@looks_at
 @click.option("--once", is_flag=True, help="Print one look as text, and end; in a pipe this is the default.")
 def top(address: str | None, once: bool) -> None:
     """Show nodes, tasks, actors, objects and logs of a session on a full screen, second by second; `?` shows the keys.

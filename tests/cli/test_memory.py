@@ -34,6 +34,11 @@ def test_values_are_shown_by_place_and_one_by_one(start):
 
 
 @zray.remote
+def unusual_name():
+    return 1
+
+
+@zray.remote
 class Store:
     def keep(self, refs):
         self.refs = refs
@@ -114,3 +119,42 @@ def test_machine_without_a_session_is_an_error_in_words(monkeypatch, tmp_path):
     monkeypatch.setenv("ZRAY_TMPDIR", str(tmp_path))
     done = run()
     assert done.returncode == 1 and "Traceback" not in done.stderr and done.stderr.startswith("Error: ")
+
+
+LOOKS = [
+    ("list", "tasks"),
+    ("get", "tasks", "TASK"),
+    ("summary", "tasks"),
+    ("why", "TASK"),
+    ("top", "--once"),
+    ("timeline", "FILE"),
+    ("report", "--json"),
+]
+
+
+def test_commands_that_look_have_the_session_that_is_named_and_name_the_others(start, tmp_path):
+    start(num_cpus=1)
+    (ours,) = json.loads(command("status", "--format", "json").stdout)["sessions"]
+    ref = unusual_name.remote()
+    zray.get(ref)
+    file = tmp_path / "timeline.json"
+    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
+        theirs = cluster.head_node.session.name
+        others = command("list", "tasks")
+        assert f"Note: session {theirs} is shown; --session names another: {ours['session']}.\n" in others.stderr
+        assert "There are no tasks." in others.stderr and others.returncode == 0
+        for words in LOOKS:
+            name = [{"TASK": ref.task_id().hex(), "FILE": str(file)}.get(word, word) for word in words]
+            done = command(*name, "--session", ours["session"][:6])
+            assert done.returncode == 0 and "Note: session" not in done.stderr, done.stderr
+            shown = file.read_text() if "FILE" in words else done.stdout
+            assert "unusual_name" in shown, words
+    alone = command("list", "tasks")
+    assert "Note" not in alone.stderr and "unusual_name" in alone.stdout
+
+
+@pytest.mark.parametrize("words", [*LOOKS[:4], ("memory",)])
+def test_command_without_a_session_names_those_that_know_ended_ones(words, monkeypatch, tmp_path):
+    monkeypatch.setenv("ZRAY_TMPDIR", str(tmp_path))
+    done = command(*words)
+    assert done.returncode == 1 and "`zray logs` and `zray replay`" in done.stderr and "init(" not in done.stderr
