@@ -308,7 +308,7 @@ class GroupRequests:
         """GiveUpGroup."""
         shard = self.shard
         record = shard.groups.require(message.group_id, message.trip)
-        if record is None or record.trying:
+        if record is None or record.trying or record.state == wire.CREATED:
             return
         record.reason = message.reason
         if not message.waits:
