@@ -8,9 +8,9 @@ def record_rows(monkeypatch, machine, method):
     """
     taken, take = set(), getattr(machine, method)
 
-    def record(self, event):
+    def record(self, event, *rest):
         taken.add((self.state, event))
-        take(self, event)
+        take(self, event, *rest)
 
     monkeypatch.setattr(machine, method, record)
     return taken

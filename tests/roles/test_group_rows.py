@@ -2,16 +2,22 @@
 
 import pytest
 
+from tests.roles.rows_taken import record_rows
 from zray.roles.gcs import GcsShard
+from zray.roles.gcs.groups import TRANSITIONS, GroupRecord
 from zray.wire.gcs import NodeLost
 from zray.wire.groups import (
     CREATED,
     PACK,
+    PENDING,
+    RESCHEDULING,
+    UNSCHEDULABLE,
     AttendShard,
     BundlesPrepared,
     GiveUpGroup,
     GroupSpec,
     RegisterGroup,
+    RemoveGroup,
     TryPlaces,
 )
 
@@ -55,3 +61,31 @@ def test_group_that_is_created_is_not_given_up(shard):
     shard.place(N2, N3)
     shard.give_up()
     assert (shard.record.state, shard.record.reason) == (CREATED, "")
+
+
+def shard_in(state):
+    """A shard with a group in this state.  One that is rescheduled has lost N3."""
+    shard = Shard()
+    if state in (CREATED, RESCHEDULING):
+        shard.place(N2, N3)
+    if state == RESCHEDULING:
+        shard.tell("monitor", NodeLost(N3, "killed"))
+    if state == UNSCHEDULABLE:
+        shard.give_up()
+    assert shard.record.state == state
+    return shard
+
+
+def test_each_row_is_taken(monkeypatch):
+    taken = record_rows(monkeypatch, GroupRecord, "happened")
+    for state in (PENDING, CREATED, RESCHEDULING, UNSCHEDULABLE):
+        shard_in(state).tell(N1, RemoveGroup(GROUP, "it is not needed"))
+        if state != CREATED:
+            shard_in(state).give_up()
+            shard_in(state).place(*((N2, N2) if state != RESCHEDULING else (N1,)))
+    for state in (PENDING, RESCHEDULING):
+        shard = shard_in(state)
+        shard.give_up()
+        shard.tell("n4/local", AttendShard("n4/local", True))
+        assert shard.record.state == state
+    assert taken >= set(TRANSITIONS)

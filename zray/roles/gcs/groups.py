@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from .shard import GcsShard
 
 
+SEARCHING = (wire.PENDING, wire.RESCHEDULING, wire.UNSCHEDULABLE)
+# An event without a row here changes nothing.
+TRANSITIONS = {
+    **{(state, "all placed"): wire.CREATED for state in SEARCHING},
+    **{(state, "given up"): wire.UNSCHEDULABLE for state in SEARCHING},
+    (wire.CREATED, "places lost"): wire.RESCHEDULING,
+    (wire.UNSCHEDULABLE, "tried again"): wire.PENDING,
+    (wire.UNSCHEDULABLE, "tried again in part"): wire.RESCHEDULING,
+    **{(state, "removed"): wire.REMOVED for state in (*SEARCHING, wire.CREATED)},
+}
 # The spec of an unknown group.
 _NOTHING = wire.GroupSpec([], wire.PACK)
 
@@ -44,6 +54,12 @@ class GroupRecord(Struct, eq=False, array_like=True, forbid_unknown_fields=True)
     trying: list[tuple[int, str]] = []  # bundle, and the node asked to reserve it in this search
     awaited: list[str] = []  # nodes that have not answered
     subscribers: list[str] = []
+
+    def happened(self, event: str, reason: str = "") -> None:
+        """Apply an event to the group's state.  reason: of the new state."""
+        state = TRANSITIONS.get((self.state, event))
+        if state is not None:
+            self.state, self.reason = state, reason
 
     def fact(self) -> wire.GroupFact:
         """Return the group as reported to nodes."""
@@ -170,7 +186,7 @@ def _remove(shard: GcsShard, group_id: bytes, reason: str) -> None:
     for node in record.nodes():
         if node not in shard.lost:
             shard.send(node, wire.ReturnBundles(group_id, 0, reason))
-    record.state, record.reason = wire.REMOVED, reason
+    record.happened("removed", reason)
     record.places = [""] * len(record.places)
     _tell(shard, record)
 
@@ -190,8 +206,8 @@ def node_lost(shard: GcsShard, node: str) -> None:
             continue
         had_places = node in record.places
         record.places = ["" if place == node else place for place in record.places]
-        if had_places and record.state == wire.CREATED:
-            record.state = wire.RESCHEDULING
+        if had_places:
+            record.happened("places lost")
         was_tried = node in record.tried()
         if was_tried or had_places:
             _give_back(shard, record)
@@ -233,7 +249,7 @@ class GroupRequests:
             if is_without_keeper:
                 record.keeper = message.node
             if was_given_up:
-                record.state, record.reason = wire.RESCHEDULING if any(record.places) else wire.PENDING, ""
+                record.happened("tried again in part" if any(record.places) else "tried again")
             if (is_without_keeper and "" in record.places) or was_given_up:
                 _search(shard, record)
             if was_given_up:
@@ -298,7 +314,7 @@ class GroupRequests:
             for index, node in record.trying:
                 record.places[index] = node
             record.trying = []
-            record.state, record.reason = wire.CREATED, ""
+            record.happened("all placed")
             for node in nodes:
                 shard.send(node, wire.CommitBundles(message.group_id, record.trip))
             _tell(shard, record)
@@ -310,9 +326,10 @@ class GroupRequests:
         record = shard.groups.require(message.group_id, message.trip)
         if record is None or record.trying or record.state == wire.CREATED:
             return
-        record.reason = message.reason
-        if not message.waits:
-            record.state = wire.UNSCHEDULABLE
+        if message.waits:
+            record.reason = message.reason
+        else:
+            record.happened("given up", message.reason)
             _tell(shard, record)
 
     @on(wire.RemoveGroup)
