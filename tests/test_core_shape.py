@@ -149,6 +149,7 @@ ADDED = {
     "shards of ids, in one place": {"files": 1, "code lines": 6, "statements": 2, "lines of imports": 4},
     "handles of actors that look for a home": {"code lines": 36, "statements": 35},
     "lists of 100,000 tasks": {"code lines": 17, "statements": 16, "lines of imports": 1},
+    "names of errors of time limits": {"code lines": 2, "statements": 2},
     "unread items of generators, a few at a time": {"code lines": 15, "statements": 14, "lines of imports": 1},
     "members at the monitor, in one record": {"code lines": -1, "statements": -8, "lines of imports": 1},
     "states of members of chains": {"code lines": 15, "statements": 5, "lines of imports": 1},

@@ -118,3 +118,10 @@ def test_tasks_behind_10_000_others_are_listed_counted_and_found(session, gate):
     assert why()[0].startswith("10,003 tasks have not ended: ")
     gate.open()
     zray.get([*running, *waiting, last])
+
+
+@pytest.mark.parametrize("value", ["long", "nan", None])
+def test_filter_that_compares_with_no_number_is_refused(session, value):
+    with pytest.raises(ValueError, match=f"^> compares numbers: run_ms>{value} has none"):
+        state.list_tasks(filters=[("run_ms", ">", value)])
+    assert state.list_tasks(filters=[("run_ms", ">", "1e3")]) == []

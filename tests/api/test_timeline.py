@@ -360,6 +360,8 @@ def test_run_that_is_cancelled_is_told_from_one_that_fails(start, gate, kind):
         zray.get(ref)
     (event,) = [event for event in zray.timeline() if event["ph"] == "X" and event["name"].endswith("stay")]
     assert event["args"]["outcome"] == ("FAILED" if kind == "time limit" else "CANCELLED")
+    said = {"task": "TaskCancelledError", "async call": "CancelledError", "time limit": "TaskTimeoutError"}
+    assert event["args"]["error"] == said[kind]
 
 
 @zray.remote

@@ -358,8 +358,8 @@ def test_what_is_not_modelled_is_said_in_one_line_with_the_functions(tmp_path):
     notes = [line for line in done.output.splitlines() if line.startswith("Note: ")]
     assert notes == [
         "Note: Not modelled: items of streaming generators, which come together at the end (chunks, Source.lines); "
-        "places of placement groups (Source, nothing); node affinity, labels and SPREAD (spread).  Predictions leave "
-        "out what that changes."
+        "places of placement groups (Source, nothing); node affinity, labels, and spreading, as of actors without "
+        "num_cpus (spread).  Predictions leave out what that changes."
     ]
     by_name = {task.name: task.request for task in Model(read_run(tmp_path / "run.zrec")).program.tasks}
     assert by_name["chunks"] == {"CPU": 10_000} and by_name["nothing"] == by_name["Source"] == {"CPU": 0}

@@ -151,6 +151,7 @@ def test_actors_and_nodes_are_explained(start):
     waiting = Keeper.options(num_cpus=1).remote()
     until(lambda: waiting._actor_id.hex() in [row.actor_id for row in state.list_actors()])
     assert "is PENDING_CREATION" in why(waiting._actor_id.hex())[0]
+    assert lines_of()[0] == why(waiting._actor_id.hex())[0]
     assert any("0 of 1 CPU free" in text for text in why(waiting._actor_id.hex()))
     node = state.list_nodes()[0].node_id
     line, states = why(node[:6])

@@ -181,6 +181,8 @@ def test_unknown_names_are_refused_by_errors_of_pythons_classes():
         ModuleNotFoundError, match="^cannot import name 'nope' from 'zray.tune': zray has no such module"
     ):
         importlib.import_module("zray.tune.nope")
+    with pytest.raises(ModuleNotFoundError, match="^zray.util.tqdm is no module, .*`from zray.util import tqdm`.$"):
+        importlib.import_module("zray.util.tqdm")
 
 
 def test_scaling_config_is_bundles():

@@ -128,6 +128,8 @@ def refuse_unknown(name: str) -> None:
     import difflib
     import sys
 
+    if last in dir(sys.modules.get(parent, object)):
+        raise ModuleNotFoundError(f"{name} is no module, and has none inside: `from {parent} import {last}`.")
     close = difflib.get_close_matches(last, dir(sys.modules[parent]) if parent in sys.modules else (), 1, 0.8)
     meant = f"  Did you mean {close[0]!r}?" if close else ""
     raise ModuleNotFoundError(

@@ -6,6 +6,7 @@ for node in list_nodes(filters=[("state", "=", "ALIVE")]):
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -455,6 +456,8 @@ def _chosen(rows: Iterable[State], filters: Filters, limit: int) -> list[State]:
         if len(item) != 3 or item[1] not in SIGNS:
             signs = ", ".join(f'"{sign}"' for sign in SIGNS)
             raise ValueError(f'A filter is (key, sign, value), as ("state", "=", "ALIVE"), with {signs}, not {item!r}.')
+        if item[1] in "<>" and not _is_number(item[2]):
+            raise ValueError(f"{item[1]} compares numbers: {item[0]}{item[1]}{item[2]} has none.")
     found = []
     for row in rows:
         for key, _, _ in filters or ():
@@ -469,6 +472,13 @@ def _chosen(rows: Iterable[State], filters: Filters, limit: int) -> list[State]:
 
 def _is_equal(found: Any, value: Any) -> bool:
     return str(found).lower() == str(value).lower()  # letters of any case, as in Ray
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not math.isnan(float(value))
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_less(found: Any, value: Any) -> bool:

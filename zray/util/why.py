@@ -21,6 +21,7 @@ __all__ = ["why"]
 ROWS = 1_000_000
 # Tasks that are explained where no id is given: those that wait for longest.
 WAITING_SHOWN = 3
+STARTING = ("PENDING_CREATION", "RESTARTING")
 SHORT_ID = 8
 CONSTRUCTOR = "CONSTRUCTOR"
 PHASES = {"read_arguments": "read arguments", "run": "run"}  # of a constructor
@@ -83,8 +84,16 @@ def why(id: str = "") -> list[str]:
 
 def _of_session() -> list[str]:
     rows = state.list_tasks(filters=[("state", "!=", "FINISHED"), ("state", "!=", "FAILED")], limit=ROWS)
+    starting = [row for row in state.list_actors(limit=ROWS) if row["state"] in STARTING]
+    lines = [line for row in starting[:WAITING_SHOWN] for line in _of_actor(row)]
+    if len(starting) > WAITING_SHOWN:
+        lines.append(f"and {len(starting) - WAITING_SHOWN:,} more actors that have not started")
     if not rows:
-        return ["No task waits or runs."]
+        return lines or ["No task waits or runs."]
+    return _of_unfinished(rows) + lines
+
+
+def _of_unfinished(rows: list[Any]) -> list[str]:
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["state"]] = counts.get(row["state"], 0) + 1

@@ -40,6 +40,8 @@ ASYNC_LANE = 255
 _ALIKE_BYTES = PARENT_HASH_BYTES + SALT_BYTES
 # What ends a call that has not begun, code that runs, and a coroutine.
 CANCELLATIONS = ("TaskCancelledError", "TaskInterrupt", "CancelledError")
+# What the user gets for errors that end code.
+_ERRORS = {"TimeLimitInterrupt": "TaskTimeoutError", "TaskInterrupt": "TaskCancelledError"}
 _NAME_BITS = 0xFFFF  # in the constant part of a record
 
 
@@ -125,7 +127,8 @@ class EventLog:
             name = self.ring.number_of(_with_request(called, actor.resources, _marks(actor.where)))
         failed, outcome = 0, Outcome.FINISHED
         if error is not None:
-            failed, outcome = self.ring.number_of(type(error).__name__), _outcome_of(error)
+            kind_of_error = type(error).__name__
+            failed, outcome = self.ring.number_of(_ERRORS.get(kind_of_error, kind_of_error)), _outcome_of(error)
         self.add(kind, spec.task_id, begin, read or end, end, stored, name, failed, outcome, lane=lane)
         if spec.deps:
             self.ring.add_dependencies(spec.deps)

@@ -35,7 +35,7 @@ CORES_SHARE = 0.8
 NOT_MODELLED = {
     STREAMS: "items of streaming generators, which come together at the end",
     GROUPED: "places of placement groups",
-    PLACED: "node affinity, labels and SPREAD",
+    PLACED: "node affinity, labels, and spreading, as of actors without num_cpus",
 }
 NAMES_MAX = 3  # of functions that are named for each
 FAST_LINE, LATENCY = 1.25e9, 1e-4  # of a network that nothing is known of: 10 Gbit/s, 0.1 ms
