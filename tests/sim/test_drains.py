@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.roles.rows_taken import record_rows
 from zray.roles.effects import DrainOrdered
 from zray.roles.local_scheduler.membership import drain
 from zray.roles.replica_effects import MachineIsFree
@@ -79,8 +80,9 @@ def test_who_was_to_have_it_is_lost(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_one_that_is_done_looks_again_when_another_one_dies(seed):
-    """It still waits for its replicas to be moved, and now has the only copies."""
+def test_one_that_is_done_looks_again_when_another_one_dies(seed, monkeypatch):
+    """It still waits for its replicas to be moved, and now has the only copies.  Each row of its states is taken."""
+    taken = record_rows(monkeypatch, drain.Drain, "happened")
     world = Simulator(Options(seed=seed, check_every=turns_between_checks(seed), nodes=4, cpus=1))
     world.run(0.3)
     monitor = world.heads.monitor
@@ -97,6 +99,7 @@ def test_one_that_is_done_looks_again_when_another_one_dies(seed):
 
     world.call_later(0.01, kill_those_with_copies)
     assert put_on(world, ["n2"], 9) == list(range(9))
+    assert taken >= set(drain.TRANSITIONS)
 
 
 def test_an_answer_that_is_made_again_where_its_call_is_held_back_need_not_be_moved():

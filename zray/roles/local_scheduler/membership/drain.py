@@ -34,6 +34,7 @@ A draining backup node announces that (GuardianLeaves): the actors' nodes releas
 from __future__ import annotations
 
 from collections import Counter
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -186,6 +187,25 @@ class Moving(Struct, gc=False, eq=False):
     tried: int = 0
 
 
+class DrainState(IntEnum):
+    """How far the drain of a node is."""
+
+    STAYS = 0  # none was ordered
+    LEAVING = 1
+    DONE = 2  # nothing is done here any more
+    ALONE = 3  # done; but a node is lost that may have had copies of ours
+
+
+STAYS, LEAVING, DONE, ALONE = DrainState
+# An event without a row here leaves the state as it is.
+TRANSITIONS = {
+    (STAYS, "ordered"): LEAVING,
+    (LEAVING, "finished"): DONE,
+    (DONE, "node lost"): ALONE,
+    (ALONE, "finished"): DONE,
+}
+
+
 class Drain:
     """The drain of a node, and objects taken from other draining nodes."""
 
@@ -193,9 +213,7 @@ class Drain:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.is_on = False
-        self.is_done = False  # nothing is done here any more
-        self.is_alone = False  # done; but a node is lost that may have had copies of ours
+        self.state = STAYS
         self.told = ""  # the monitor that was told so: the next one has not heard it
         self.moving: dict[bytes, Moving] = {}
         self.safe: set[bytes] = set()  # objects that others have: membership only
@@ -206,13 +224,27 @@ class Drain:
         self.taking = Taking(node)
         self.going = Going(node)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the node leaves."""
+        return self.state is not STAYS
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the node's work has ended."""
+        return self.state is DONE or self.state is ALONE
+
+    def happened(self, event: str) -> None:
+        """Apply an event to the state of the drain."""
+        self.state = TRANSITIONS.get((self.state, event), self.state)
+
     # --- leaving ---
 
     @on(drains.DrainNode)
     def on_drain_node(self, message: drains.DrainNode) -> None:
         """DrainNode; a repeat changes nothing."""
         if not self.is_on:
-            self.is_on = True
+            self.happened("ordered")
             self.node.changes.node_is(State.DRAINING)
             self.node.dispatch.is_dirty = True
             self.step()
@@ -254,7 +286,7 @@ class Drain:
             return
         node.after(STEP_SECONDS, self.step)
         if self.is_done:
-            if self.is_alone:
+            if self.state is ALONE:
                 self._look_again()
             elif self.told != node.addresses.monitor:
                 self._report([])
@@ -280,7 +312,7 @@ class Drain:
         elif self.silent is None:
             self._ask_all()
         if not waits_for and self.silent is not None and not self.silent:
-            self.is_done = True
+            self.happened("finished")
             self.node.changes.node_is(State.DRAINED)
         self._report(waits_for)
 
@@ -288,12 +320,13 @@ class Drain:
         """Look again for objects to move, although the drain was reported as done: other nodes may wait."""
         self._move()
         waits_for = self._unmoved()
-        self.is_alone = bool(waits_for)
+        if not waits_for:
+            self.happened("finished")
         self._report(waits_for)
 
     def _report(self, waits_for: list[str]) -> None:
         self.told = self.node.addresses.monitor
-        self.node.send(self.told, drains.DrainReport(self.node.address, waits_for, self.is_done and not self.is_alone))
+        self.node.send(self.told, drains.DrainReport(self.node.address, waits_for, self.state is DONE))
 
     def _unfinished(self) -> tuple[list[str], int]:
         """Describe the work still to end, and count it.
@@ -418,7 +451,7 @@ class Drain:
             # The lost copy may have been the only other one: all objects are checked again.
             self.safe.clear()
             if self.is_done:
-                self.is_alone = True
+                self.happened("node lost")
                 self._look_again()
 
 
