@@ -28,7 +28,9 @@ KINDS = ("actor", "cluster", "job", "task", "worker")
 @click.option("--last", is_flag=True, help="The newest session, running or ended.")
 @click.option("--session", "name", metavar="NAME", help="A session, by the beginning of its name.")
 @click.option("--follow", "-f", is_flag=True, help="Show further output until the session ends.")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="The last N lines.")
+@click.option(
+    "--tail", type=click.IntRange(0), metavar="N", help="The last N lines; with --follow, of those there are."
+)
 @click.option("--err", "is_error", is_flag=True, help="Standard error alone.")
 @click.option("--json", "is_json", is_flag=True, help="Each line as an object of JSON, with ids and time.")
 @click.option("--id", "given_id", metavar="ID", help="As WHAT: id of an actor or a task, as of Ray.")
@@ -137,11 +139,15 @@ def _show(
 ) -> None:
     from zray.api import log_reader
 
-    found: Iterable[LogLine] = log_reader.follow(group, wanted) if follow else log_reader.lines(group, wanted)
-    chosen = (line for line in found if line.is_error or not is_error)
+    def is_chosen(line: LogLine) -> bool:
+        return line.is_error or not is_error
+
     try:
-        if tail is not None and not follow:
-            chosen = iter(deque(chosen, maxlen=tail))
+        if follow:
+            chosen: Iterable[LogLine] = log_reader.follow(group, wanted, tail, is_chosen)
+        else:
+            chosen = filter(is_chosen, log_reader.lines(group, wanted))
+            chosen = chosen if tail is None else deque(chosen, maxlen=tail)
         for line in chosen:
             _print(line, is_json)
     except KeyboardInterrupt:

@@ -184,9 +184,13 @@ def test_follow_shows_further_lines_until_the_session_ends(tmp_path, folder):
         script.stdin.write("second\n")
         script.stdin.flush()
         assert follower.stdout.readline().endswith(") second\n")
+        tail = command_line("logs", "--follow", "work", "--tail", "1")
+        late = subprocess.Popen(tail, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert late.stdout.readline().endswith(") second\n")
         script.communicate("last\n", timeout=20)
-        assert follower.communicate(timeout=20)[0].endswith(") last\n")
-        assert follower.returncode == 0
+        for process in (follower, late):
+            (line,) = process.communicate(timeout=20)[0].splitlines()
+            assert line.endswith(") last") and process.returncode == 0
 
 
 def test_crash_names_the_command_that_shows_the_output(tmp_path):

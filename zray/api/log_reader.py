@@ -10,7 +10,8 @@ import heapq
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -222,8 +223,16 @@ def lines(group: list[LogSession], wanted: Wanted) -> Iterator[LogLine]:
     return heapq.merge(*streams, key=lambda line: line.time)
 
 
-def follow(group: list[LogSession], wanted: Wanted) -> Iterator[LogLine]:
-    """The lines of sessions, and further lines until the sessions end."""
+def follow(
+    group: list[LogSession],
+    wanted: Wanted,
+    tail: int | None = None,
+    is_chosen: Callable[[LogLine], bool] = lambda line: True,
+) -> Iterator[LogLine]:
+    """The lines of sessions, and further lines until the sessions end.
+
+    tail: of the lines that are there, so many, the last ones; None: all.
+    """
     logs: dict[str, WorkerLog] = {}
     while True:
         is_last = not any([one.is_running for one in group])
@@ -232,8 +241,9 @@ def follow(group: list[LogSession], wanted: Wanted) -> Iterator[LogLine]:
                 path = os.path.join(one.folder, name)
                 if path not in logs:
                     logs[path] = WorkerLog(one, name)
-        found = [line for log in logs.values() for line in _chosen(log, wanted, is_last=is_last)]
-        yield from sorted(found, key=lambda line: line.time)
+        found = [line for log in logs.values() for line in _chosen(log, wanted, is_last=is_last) if is_chosen(line)]
+        yield from deque(sorted(found, key=lambda line: line.time), maxlen=tail)
+        tail = None
         if is_last:
             return
         time.sleep(LOOK_SECONDS)
