@@ -66,6 +66,16 @@ def check(generator, path, limit, count):
     assert list(generator) == []
 
 
+def test_rays_name_with_minus_one_is_no_limit(session, tmp_path):
+    path = str(tmp_path / "made")
+    generator = items.options(_generator_backpressure_num_objects=-1).remote(path, 8)
+    zray.get(generator.completed())
+    assert made(path) == 8 and [zray.get(ref) for ref in generator] == list(range(8))
+    for name, limit in ((NAMES[0], -1), (NAMES[1], -2), (NAMES[1], 0)):
+        with pytest.raises(ValueError, match="must be from 1"):
+            items.options(**{name: limit})
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_task_makes_so_many_items_ahead(session, tmp_path, limit, name):

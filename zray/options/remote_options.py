@@ -28,7 +28,7 @@ STREAMING = -1
 RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "memory", "resources")
 GROUP_OPTIONS = ("placement_group", "placement_group_bundle_index", "placement_group_capture_child_tasks")
 WHERE_OPTIONS = ("scheduling_strategy", "label_selector", "fallback_strategy", *GROUP_OPTIONS)
-# Ray's name for `max_buffered`.
+# Ray's name for `max_buffered`; -1 is no limit.
 RAYS_MAX_BUFFERED = "_generator_backpressure_num_objects"
 TASK_OPTIONS = (
     *RESOURCE_OPTIONS,
@@ -111,7 +111,8 @@ def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) ->
     """
     changed: dict[str, Any] = {}
     if RAYS_MAX_BUFFERED in options:
-        options = {**options, "max_buffered": options[RAYS_MAX_BUFFERED]}
+        limit = options[RAYS_MAX_BUFFERED]
+        options = {**options, "max_buffered": None if type(limit) is int and limit == -1 else limit}
         del options[RAYS_MAX_BUFFERED]
     for name, value in options.items():
         if name in WITHOUT_EFFECT:
