@@ -1,6 +1,7 @@
 """Values larger than the store: they are spilled to disk, and come back."""
 
 import contextlib
+import errno
 import glob
 import os
 import pathlib
@@ -17,6 +18,7 @@ from tests.gates import Gate
 from zray.exceptions import ObjectLostError, ObjectStoreFullError
 from zray.host import context
 from zray.host.session.session import Session
+from zray.host.session.spill_directory import checked_directory
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -328,11 +330,35 @@ def test_default_folder_is_the_sessions(on_disk, monkeypatch):
 
 @pytest.mark.parametrize(
     ("given", "error"),
-    [(3, TypeError), ("none://bucket", ValueError), ("s3://bucket", ImportError), ("/proc/none", OSError)],
+    [
+        (3, TypeError),
+        ("none://bucket", ValueError),
+        ("s3://bucket", ImportError),
+        ("/proc/none", OSError),
+        ("/proc", OSError),  # its bits say that root may write there
+        ("a\0b", ValueError),
+    ],
 )
 def test_bad_directory_is_refused_before_anything_starts(given, error):
     with pytest.raises(error, match="object_spilling_directory"):
         zray.init(num_cpus=1, object_spilling_directory=given)
+
+
+def test_directory_may_begin_with_the_users_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert checked_directory("~/spilled") == str(tmp_path / "spilled")
+    assert os.listdir(tmp_path) == ["spilled"] and not os.listdir(tmp_path / "spilled")
+
+
+def test_full_disk_is_no_bad_directory(monkeypatch, tmp_path):
+    """Values are read while it is full, and there may be space later."""
+
+    def is_full(path, mode):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", is_full)
+        assert checked_directory(str(tmp_path)) == str(tmp_path)
 
 
 def test_bad_threshold_is_refused(monkeypatch):

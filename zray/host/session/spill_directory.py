@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from typing import Any
@@ -12,11 +13,11 @@ IN_MEMORY = ("tmpfs", "ramfs")
 def checked_directory(given: str | None) -> str | None:
     """Return the directory for spill files: as given, or ZRAY_SPILL_DIR; "": no spilling; None: the session's folder.
 
-    A URL of fsspec is returned as it is.
+    A URL of fsspec is returned as it is, and `~` is the user's home.
 
     Raises:
         TypeError: no text.
-        ValueError: fsspec knows no such protocol.
+        ValueError: fsspec knows no such protocol, or no folder can have the name.
         ImportError: a package for the URL is absent; the text names it.
         OSError: the directory cannot be made, or this user cannot write there; names it.
     """
@@ -30,14 +31,22 @@ def checked_directory(given: str | None) -> str | None:
     if "://" in directory:
         file_system_of(directory, source)
         return directory
-    directory = os.path.abspath(directory)
+    if "\0" in directory:
+        raise ValueError(f"{source} is {directory!r}: a name of a folder has no zero byte.")
+    directory = os.path.abspath(os.path.expanduser(directory))
     try:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
         error.strerror = f"{error.strerror}: {source}, the folder for spilled values, cannot be made"
         raise
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise PermissionError(f"This user cannot write into {source} {directory}.")
+    trial = os.path.join(directory, f"zray-{os.urandom(8).hex()}")
+    try:  # the bits of a folder do not say all: its file system may refuse
+        os.mkdir(trial, 0o700)
+        os.rmdir(trial)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            text = f"This user cannot write into {source} {directory}: {error.strerror}."
+            raise PermissionError(text) from error
     return directory
 
 
