@@ -87,6 +87,19 @@ def test_ended_tasks_are_told_with_their_times(start):
     assert lines_of() == ["No task waits or runs."]
 
 
+@zray.remote(retry_exceptions=True)
+def fail_again():
+    raise OSError("no such file")
+
+
+@pytest.mark.parametrize(("retries", "said"), [(0, ""), (1, " after 1 retry"), (2, " after 2 retries")])
+def test_retries_of_a_task_that_has_failed_are_counted(start, retries, said):
+    start(num_cpus=1)
+    ref = fail_again.options(max_retries=retries).remote()
+    zray.wait([ref])
+    assert re.search(r"in process \d+(.*)$", why(ref.task_id().hex())[0]).group(1) == said
+
+
 def test_waits_of_ended_tasks_are_told_with_what_they_were_for(start, gate):
     start(num_cpus=1)
     first = wait.remote(gate)

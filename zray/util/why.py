@@ -131,7 +131,8 @@ def _of_task(row: Any) -> list[str]:
         where += f", in process {row['worker_pid']}"
     ended = "failed" if row["state"] == "FAILED" else "finished"
     error = f" with {row['error_type']}" if row["error_type"] else ""
-    attempts = f" after {row['attempt_number']:,} retries" if row["attempt_number"] else ""
+    count = row["attempt_number"]
+    attempts = f" after {count:,} {'retry' if count == 1 else 'retries'}" if count else ""
     lines = [f"{name} {ended}{error} {where}{attempts}"]
     if row["error_message"]:
         lines.append(f"  {printable(row['error_message'])}")
