@@ -1,5 +1,6 @@
 """`zray why`: what tasks, objects, actors and nodes wait for, or how they ended."""
 
+import os
 import re
 import time
 
@@ -98,6 +99,19 @@ def test_retries_of_a_task_that_has_failed_are_counted(start, retries, said):
     ref = fail_again.options(max_retries=retries).remote()
     zray.wait([ref])
     assert re.search(r"in process \d+(.*)$", why(ref.task_id().hex())[0]).group(1) == said
+
+
+@zray.remote(max_retries=0)
+def perhaps_die(is_dying):
+    if is_dying:
+        os._exit(7)
+
+
+def test_task_whose_process_died_is_explained_by_the_name_of_its_function(start):
+    start(num_cpus=1)
+    died, after = perhaps_die.remote(True), perhaps_die.remote(False)
+    zray.wait([died, after], num_returns=2)
+    assert why("perhaps_die")[0].startswith(f"task perhaps_die ({died.task_id().hex()}) failed with WORKER_DIED")
 
 
 def test_waits_of_ended_tasks_are_told_with_what_they_were_for(start, gate):

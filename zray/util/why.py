@@ -113,7 +113,8 @@ def _of_name(name: str) -> list[str]:
     waiting = [row for row in tasks if row["state"] not in TASK_ENDED]
     if not waiting and tasks:
         ended = [row for row in tasks if row.get("end_time_ms")]
-        waiting = [max(ended, key=lambda row: row["end_time_ms"]) if ended else tasks[-1]]
+        lost = [row for row in tasks if row["state"] == "FAILED" and not row.get("end_time_ms")]  # the latest first
+        waiting = [*lost[:1]] or [max(ended, key=lambda row: row["end_time_ms"]) if ended else tasks[-1]]
     lines = [line for row in actors[:WAITING_SHOWN] for line in _of_actor(row)]
     lines += [line for row in waiting[:WAITING_SHOWN] for line in _of_task(row)]
     if len(waiting) > WAITING_SHOWN:
