@@ -31,6 +31,8 @@ def report(record: str | None, output: str, as_json: bool, address: str | None) 
         with looked_at(address):
             run = present_run("zray report")
     content = content_of(run)
+    if record is not None and not content["duration"]:
+        raise click.ClickException(f"{record} has no records of tasks: its program ended before the first ones.")
     if as_json:
         keys = ("program", "headline", "findings", "facts", "notes", "start", "duration", "cores", "usage", "functions")
         shown = {key: content[key] for key in keys} | {"path": content["path"]["rows"], "memory": content["memory"]}

@@ -266,3 +266,11 @@ def test_records_of_an_older_format_stay_readable():
     """A file that this format's first version wrote."""
     found = read_run(Path(__file__).parent / "record-1.zrec")
     assert found.header["program"] == "older.py" and len(content_of(found)["functions"]) == 2
+
+
+def test_record_that_ends_before_its_first_task_is_refused_in_words(record, tmp_path):
+    cut = tmp_path / "cut.zrec"
+    cut.write_bytes(record.read_bytes()[:300])
+    done = run(cut, "-o", tmp_path / "report.html")
+    assert done.returncode == 1 and done.stderr.startswith(f"Error: {cut} has no records of tasks"), done.stderr
+    assert not (tmp_path / "report.html").exists()
