@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from .old_environments import settled
 
 __all__ = ["Places", "keep_attributes_fast"]
 
+ONLY_OWNER = 3  # refs of attributes that nobody but their object holds: the object's, a variable's, the call's
 logger = logging.getLogger("zray.rllib")
 
 
@@ -93,12 +95,18 @@ def keep_attributes_fast(env: Any) -> None:
 
     A pickle asks for `__dict__`.  Until Python 3.13 the interpreter then moves the attributes into a dictionary that
     shares its keys, which its fast path does not read: each step of CartPole took 13 % longer after an actor's first
-    checkpoint.  A dictionary with keys of its own is read by the fast path.
+    checkpoint.  A dictionary with keys of its own is read by the fast path.  A dictionary that others hold too, or of
+    another type, stays as it is.
     """
     if sys.version_info >= (3, 13):
         return
-    while isinstance(env, gymnasium.Env):
-        attributes = vars(env)
-        if type(attributes) is dict:
-            env.__dict__ = {**attributes}
+    seen: set[int] = set()
+    while issubclass(type(env), gymnasium.Env) and id(env) not in seen:  # the type itself: proxies have a false class
+        seen.add(id(env))
+        descriptor = inspect.getattr_static(env, "__dict__", None)
+        if not inspect.isgetsetdescriptor(descriptor):  # a property of the class
+            return
+        attributes = descriptor.__get__(env)
+        if type(attributes) is dict and sys.getrefcount(attributes) <= ONLY_OWNER:
+            descriptor.__set__(env, {**attributes})  # a `__setattr__` of the class is not asked
         env = attributes.get("env")
