@@ -12,7 +12,6 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.file_order import in_turns
 from tests.leftovers import Leftovers
 
 # Every process that descends from this run carries this in its environment, also when its parent is gone.
@@ -70,12 +69,6 @@ def pytest_configure(config):
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     logs = os.path.join(folder, "logs")  # not the user's own; gone with the run
     os.environ["ZRAY_LOG_DIR"] = config.zray_logs = logs
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items):
-    """Files of tests that compute and of tests that wait come in turns."""
-    items[:] = in_turns(items)
 
 
 def pytest_collection_finish(session):
