@@ -2,12 +2,42 @@
 
 import threading
 from collections import deque
+from contextlib import contextmanager
 from queue import SimpleQueue
 from types import SimpleNamespace
 
 from zray.host.client import send_thread
 
 DEADLINE_S = 20.0
+
+
+def runtime_of(**own):
+    """The parts of a runtime that the helper looks at; some of the test's own."""
+    parts = {
+        "armed": SimpleQueue(),
+        "client": SimpleNamespace(leaving=()),
+        "connection": SimpleNamespace(link=SimpleNamespace(sent=0), is_closed=False, over=""),
+        "is_armed": False,
+        "is_over": False,
+        "lock": threading.Lock(),
+        "look_around": lambda: None,
+        "unread": (),
+    }
+    return SimpleNamespace(**{**parts, **own})
+
+
+@contextmanager
+def helping(runtime):
+    """Run the helper of a runtime, and end it."""
+    helper = threading.Thread(target=send_thread.flush_forever, args=(runtime,), daemon=True)
+    helper.start()
+    try:
+        yield
+    finally:
+        runtime.is_over = True
+        runtime.armed.put(None)
+        helper.join(DEADLINE_S)
+    assert not helper.is_alive()
 
 
 def test_what_goes_wrong_in_it_does_not_end_it(monkeypatch, capsys):
@@ -24,31 +54,15 @@ def test_what_goes_wrong_in_it_does_not_end_it(monkeypatch, capsys):
             runtime.is_over = True
             sent.set()
 
-    link = SimpleNamespace(sent=0)
-    runtime = SimpleNamespace(
-        armed=SimpleQueue(),
-        client=SimpleNamespace(leaving=()),
-        connection=SimpleNamespace(link=link, is_closed=False),
-        is_armed=True,
-        is_over=False,
-        lock=threading.Lock(),
-        look_around=look_around,
-        send_buffered=send_buffered,
-        unread=(),
-    )
-    helper = threading.Thread(target=send_thread.flush_forever, args=(runtime,), daemon=True)
-    helper.start()
-    try:
+    runtime = runtime_of(is_armed=True, look_around=look_around, send_buffered=send_buffered)
+    with helping(runtime):
         assert sent.wait(DEADLINE_S)
-    finally:
-        runtime.is_over = True
-        helper.join(DEADLINE_S)
-    assert not helper.is_alive() and not runtime.is_armed
+    assert not runtime.is_armed
     shown = capsys.readouterr().err
     assert "OSError: no" in shown and "ValueError: nor that" in shown
 
 
-def test_it_goes_on_until_all_items_of_a_generator_that_was_left_are_released(monkeypatch):
+def test_helper_goes_on_until_all_items_of_a_generator_that_was_left_are_released(monkeypatch):
     """Each frame takes some of them, and nobody else says anything."""
     monkeypatch.setattr(send_thread, "RELEASE_SECONDS", 1_000.0)
     monkeypatch.setattr(send_thread, "FLUSH_IDLE_TICKS", 0)  # each look is the last one before it rests
@@ -67,27 +81,10 @@ def test_it_goes_on_until_all_items_of_a_generator_that_was_left_are_released(mo
         runtime.is_armed = True
         runtime.armed.put(None)
 
-    link = SimpleNamespace(sent=0)
-    runtime = SimpleNamespace(
-        arm=arm,
-        armed=SimpleQueue(),
-        client=SimpleNamespace(leaving=leaving),
-        connection=SimpleNamespace(link=link, is_closed=False, over=""),
-        is_armed=False,
-        is_over=False,
-        lock=threading.Lock(),
-        look_around=lambda: None,
-        send_buffered=send_buffered,
-        unread=(),
-    )
+    runtime = runtime_of(arm=arm, client=SimpleNamespace(leaving=leaving), send_buffered=send_buffered)
+    link = runtime.connection.link
     arm()
     monkeypatch.setattr(send_thread, "Rest", lambda: SimpleNamespace(look=lambda now: None))
-    helper = threading.Thread(target=send_thread.flush_forever, args=(runtime,), daemon=True)
-    helper.start()
-    try:
+    with helping(runtime):
         assert released.wait(DEADLINE_S)
-    finally:
-        runtime.is_over = True
-        runtime.armed.put(None)
-        helper.join(DEADLINE_S)
-    assert not helper.is_alive() and counts == list(range(20, 0, -1))
+    assert counts == list(range(20, 0, -1))

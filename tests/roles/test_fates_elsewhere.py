@@ -161,8 +161,8 @@ def test_its_next_life_takes_the_next_trip(desk):
     assert second.trip == spill.trip + 1
 
 
-def test_so_does_a_later_life_whatever_became_of_the_one_between(desk):
-    """That one ended here; the node that had been told of the first took the third for the first, for ever."""
+def test_later_life_takes_the_next_trip_though_the_life_between_ended_here(desk):
+    """The node that had been told of the first life's end took the third for the first, for ever."""
     worker, (spill,) = submit_from_worker(desk)
     desk.kill(worker)
     desk.heard()

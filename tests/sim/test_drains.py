@@ -80,8 +80,8 @@ def test_who_was_to_have_it_is_lost(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_one_that_is_done_looks_again_when_another_one_dies(seed, monkeypatch):
-    """It still waits for its replicas to be moved, and now has the only copies.  Each row of its states is taken."""
+def test_drained_node_looks_again_when_another_node_dies(seed, monkeypatch):
+    """The drained node waits for its replicas to be moved, and now has the only copies.  Each row is taken."""
     taken = record_rows(monkeypatch, drain.Drain, "happened")
     world = Simulator(Options(seed=seed, check_every=turns_between_checks(seed), nodes=4, cpus=1))
     world.run(0.3)

@@ -103,13 +103,13 @@ def test_an_actor_that_is_lost_with_both_its_nodes_is_not_made_anew_without_its_
 
 @pytest.mark.parametrize("seed", [70, 155, 177, 260])
 def test_an_actor_that_looks_for_a_home_is_known_to_no_other_node(seed):
-    """Its maker's node was lost, and it was made anew: calls of who had the handle were lost with the first one."""
+    """The maker's node was lost, and the actor made anew: calls by earlier handles were lost with the first one."""
     outcome = sweep_program("giver", seed=seed, **MIXTURES["nodes die"])
     assert not outcome.error, outcome.error
 
 
 def test_an_offer_of_a_lost_node_that_ends_at_once_does_not_end_the_node():
-    """What the actor was to recover from had not come whole: its end changed the table that was looked through."""
+    """The actor's log had not come whole: the actor's end changed the table that was looked through."""
     options = {"node_kills": 2, "node_kill_probability": 0.005, "breaks": 3, "kills": 2, "kill_probability": 0.02}
     outcome = sweep_program("giver", seed=2122, nodes=5, cpus=1, **options)
     assert not outcome.error, outcome.error

@@ -307,9 +307,10 @@ class Faults:
         """Order the drain, and repeat the order if a head has died with it."""
         world, heads = self.world, self.world.heads
         if world.nodes.get(node.name) is node:
-            member = heads.monitor.nodes.get(node.scheduler.address) if heads.is_alive else None
-            if heads.is_alive and (member is None or member.draining is None):
-                heads.node.arrive("host", heads.monitor.address, DrainOrdered(node.scheduler.address, 0.0))
+            if heads.is_alive:
+                member = heads.monitor.nodes.get(node.scheduler.address)
+                if member is None or member.draining is None:
+                    heads.node.arrive("host", heads.monitor.address, DrainOrdered(node.scheduler.address, 0.0))
             world.call_later(DRAIN_AGAIN_SECONDS, self._order_drain, node)
 
     def node_ends_itself(self, node: Node, reason: str) -> None:

@@ -68,8 +68,7 @@ class GroupRecord(Struct, eq=False, array_like=True, forbid_unknown_fields=True)
 
     def copy(self) -> GroupRecord:
         """Return an independent copy."""
-        awaited, subscribers = list(self.awaited), list(self.subscribers)
-        return replace(self, places=list(self.places), awaited=awaited, subscribers=subscribers)
+        return replace(self, places=[*self.places], awaited=[*self.awaited], subscribers=[*self.subscribers])
 
     def nodes(self) -> dict[str, None]:
         """Return the nodes with bundles of the group, or asked to reserve some."""

@@ -76,7 +76,7 @@ class Guards:
         if not guardian:
             return
         if actor.shipping is not None:
-            if self.end_together(actor):
+            if self.ends_with_driver(actor):
                 return
             actor.shipping.begin()
         actor.asks(guardian)
@@ -86,7 +86,7 @@ class Guards:
         expected = node.remote._share([*spec.deps, *spec.holds, *node.code.leaving(actor.job)], request)
         node.acks.expect(request, expected, lambda: self._ask(actor, guardian))
 
-    def end_together(self, actor: Actor) -> bool:
+    def ends_with_driver(self, actor: Actor) -> bool:
         """Whether the actor ends with this node in any case, because its driver is here."""
         return not actor.options.detached and bool(actor.job.home == self.node.address)
 

@@ -70,7 +70,7 @@ class ActorMoves:
 
     def seeks_home(self, actor: Actor) -> None:
         """Have the handle of a recoverable actor stay here until the actor has a home, and the shard knows."""
-        if actor.shipping is not None and not self.node.guards.end_together(actor):
+        if actor.shipping is not None and not self.node.guards.ends_with_driver(actor):
             self.node.logs.unheard.seeks_home(actor.actor_id)
 
     def tell_home(self, actor: Actor, *, is_settled: bool = True) -> None:

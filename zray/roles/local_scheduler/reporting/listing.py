@@ -246,14 +246,12 @@ class Listings:
             return
         most = min(listing.most, ROWS_MAX)
         tasks, left_out = _cut(latest([(fact.task_id, fact) for fact in listing.tasks]), listing.most)
-        left_out += listing.left_out
         actors = latest([(fact.actor_id, fact) for fact in listing.actors])
         silent = [*listing.silent][:ROWS_MAX]
         objects = sorted(listing.objects, key=lambda fact: -fact.size)[:most]
         workers = listing.workers[:most]
-        self.node.send(
-            listing.asker, WorkListed(listing.request, actors[:most], tasks, silent, workers, objects, left_out)
-        )
+        facts = actors[:most], tasks, silent, workers, objects, left_out + listing.left_out
+        self.node.send(listing.asker, WorkListed(listing.request, *facts))
 
     def _actors(self, most: int) -> list[ActorFact]:
         living = (self.fact_of(actor) for actor in self.node.calls.actors.values())
@@ -290,7 +288,7 @@ class Listings:
         running = {task.spec.task_id: (pid, run_ms) for task, pid, run_ms in self._running()}
         actors = self.node.calls.actors
         tasks = [t for t in self.node.tasks.values() if t.state in TASK_STATES and t.spec.task_id not in actors]
-        room = most - min(len(self.node.ended.failed), most // 2)
+        room = _room_beside(len(self.node.ended.failed), most)
         living = (self._task(task, running.get(task.spec.task_id)) for task in tasks[:room])
         return [*islice(chain(living, self.node.ended.tasks()), most)], max(0, len(tasks) - room)
 
@@ -331,15 +329,19 @@ class Listings:
         return bool(actor_id) and actor_id not in self.node.calls.actors
 
 
+def _room_beside(failed: int, most: int) -> int:
+    """The largest number of unfinished tasks in a list of `most`: failed ones get up to half of it."""
+    return most - min(failed, most // 2)
+
+
 def _cut(facts: list[TaskFact], most: int) -> tuple[list[TaskFact], int]:
     """At most so many facts, failed tasks with room among them, and how many unfinished tasks are left out."""
     if len(facts) <= most:
         return facts, 0
     living = [fact for fact in facts if not fact.has_ended]
-    failed = [fact for fact in facts if fact.state == "FAILED"]
-    finished = (fact for fact in facts if fact.has_ended and fact.state != "FAILED")
-    room = most - min(len(failed), most // 2)
-    return [*islice(chain(living[:room], failed, finished), most)], max(0, len(living) - room)
+    ended = sorted((fact for fact in facts if fact.has_ended), key=lambda fact: fact.state != "FAILED")
+    room = _room_beside(sum(fact.state == "FAILED" for fact in ended), most)
+    return (living[:room] + ended)[:most], max(0, len(living) - room)
 
 
 def latest(facts: list[tuple[bytes, Fact]]) -> list[Fact]:
