@@ -32,3 +32,11 @@ def test_replays_of_an_actor_that_draws_see_the_same_items(name):
 def test_seeds_that_failed_once(name, seed):
     outcome = sweep_program("brook", seed=seed, **DEATHS[name])
     assert not outcome.error, outcome.error
+
+
+# The caller's next process asked a call that ran already, in the actor's next process on the same node: the call was
+# taken for one that nobody had asked for, and its last items went with its end, before they were drawn.
+@pytest.mark.parametrize("seed", [*range(1, 13), 50, 148])
+def test_actors_that_lose_their_node_together_give_each_other_all_items(seed):
+    outcome = sweep_program("beck", seed=seed, nodes=3, cpus=1, node_kills=1, node_kill_probability=0.006)
+    assert not outcome.error, outcome.error

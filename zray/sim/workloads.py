@@ -33,7 +33,7 @@ from .object_programs import run_big, run_borrowed, run_grove, run_put_again, ru
 from .recovery_programs import run_hoard, run_ledger, run_relay
 from .ring_programs import run_far_rings, run_named_rings, run_rings
 from .spill_programs import run_shared_arguments, run_shuffle, run_spills
-from .spring_programs import run_brook, run_spring
+from .spring_programs import run_beck, run_brook, run_spring
 from .task_programs import (
     run_backlog,
     run_chain,
@@ -298,6 +298,16 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.random() < 0.6,
         ),
     ),
+    # The same, where one node may be lost, and both actors recover.
+    "beck": (
+        run_beck,
+        lambda random: (
+            random.choice((0, 0, 1, 3, 10)),
+            random.randint(1, 5),
+            random.choice((2, 5, 20)),
+            random.choice((0, 0, 0, 1_500)),
+        ),
+    ),
     # Its values are larger than the store.
     "spills": (
         run_spills,
@@ -369,7 +379,7 @@ PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})
 # Their actors need two nodes beside the driver's, for their whole life.
 PROGRAMS_THAT_NEED_NODES = frozenset({"crowd", "spread", "survivors"})
 # Three of their actors hold "room" at once, for long.
-PROGRAMS_THAT_NEED_ROOM = frozenset({"couple", "brook"})
+PROGRAMS_THAT_NEED_ROOM = frozenset({"couple", "brook", "beck"})
 PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 

@@ -114,6 +114,9 @@ class Lifecycle:
                         self.node.recovery.made_after_all(entry)
                 return False
         self.node.reject("a task submitted again")
+        actor = self.node.calls.actors.get(options.actor_id)
+        if actor is not None and actor.shipping is not None:
+            actor.shipping.answers.asked_for(spec.task_id, self.node.address)  # the call may run ahead of this
         if options.is_generator:
             self._generator_submitted(spec.task_id, options, process)
         if any(entry is not None and entry.is_released for entry in known):
