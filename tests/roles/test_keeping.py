@@ -18,6 +18,7 @@ from zray.wire.gcs import (
 )
 from zray.wire.groups import AttendShard
 from zray.wire.objects import ReleaseObjects
+from zray.wire.shards import SlotTable
 from zray.wire.task_spec import TaskSpec
 
 N1, N2, N3 = "n1/local", "n2/local", "n3/local"
@@ -169,7 +170,7 @@ def test_one_shard_has_none_of_this():
 def desk():
     desk = Desk()
     desk.scheduler.is_embedded = False
-    desk.scheduler.addresses.shards = ["gcs-0", "gcs-1"]
+    desk.scheduler.addresses.shards, desk.scheduler.addresses.slots = ["gcs-0", "gcs-1"], SlotTable.at_birth(2)
     return desk
 
 

@@ -35,6 +35,7 @@ from zray.wire.scheduling import (
     TaskPlaced,
     Thief,
 )
+from zray.wire.shards import SlotTable
 from zray.wire.task_spec import RESOURCE_UNIT, StoredValue, TaskSpec
 from zray.wire.tasks import ObjectsReady, SubmitTasks, TaskResult, TasksFinished, WaitObjects
 
@@ -222,7 +223,7 @@ def test_an_origin_that_is_lost_meanwhile_is_told_nothing():
 def test_with_several_shards_a_copy_is_announced_when_they_know_what_is_inside():
     """The shard of the one may be quicker than that of the other."""
     desk, worker = placed()
-    desk.scheduler.addresses.shards = ["gcs-0", "gcs-1"]
+    desk.scheduler.addresses.shards, desk.scheduler.addresses.slots = ["gcs-0", "gcs-1"], SlotTable.at_birth(2)
     _, inner = with_a_ref_inside(desk, worker, StoredValue(0, 0, 200_000))
     sent = desk.take_sent()
     assert AddLocations not in {type(message) for _, message in sent}
@@ -240,7 +241,7 @@ def test_with_several_shards_a_copy_is_announced_when_they_know_what_is_inside()
 def test_a_node_that_is_to_leave_hears_of_a_copy_when_that_is_announced():
     """Else the shard might hear of its end first, and believe that the last copy went with it."""
     desk = desk_with_a_peer()
-    desk.scheduler.addresses.shards = ["gcs-0", "gcs-1"]
+    desk.scheduler.addresses.shards, desk.scheduler.addresses.slots = ["gcs-0", "gcs-1"], SlotTable.at_birth(2)
     desk.tell(OTHER, TakeCopies(1, [(REF, 200_000)]))
     desk.take_sent()
     inner = return_id(desk.new_spec().task_id, 1)
@@ -263,7 +264,7 @@ def test_a_node_that_is_to_leave_hears_of_a_copy_when_that_is_announced():
 
 def test_what_has_gone_by_then_is_not_announced():
     desk, worker = placed()
-    desk.scheduler.addresses.shards = ["gcs-0", "gcs-1"]
+    desk.scheduler.addresses.shards, desk.scheduler.addresses.slots = ["gcs-0", "gcs-1"], SlotTable.at_birth(2)
     with_a_ref_inside(desk, worker, StoredValue(0, 0, 200_000))
     sent = desk.take_sent()
     desk.tell(desk.scheduler.addresses.shard_of(REF), FreeCopies([REF]))

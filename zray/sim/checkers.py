@@ -15,7 +15,7 @@ from ..roles.kept import bounds_of, left_of
 from ..roles.local_scheduler.groups.bundles import COMMITTED
 from ..roles.local_scheduler.tasks.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
-from ..wire.shards import shard_number
+from ..wire.shards import SlotTable
 from .gpus import check_shared
 from .values import Failed, decode_failure, is_error
 
@@ -337,7 +337,7 @@ class Checkers:
 @lru_cache(maxsize=1 << 16)
 def shard_of(task_id: bytes, shards: int) -> int:
     """Return the number of the shard to which a task id hashes."""
-    return shard_number(task_id, shards)
+    return SlotTable.at_birth(shards).owner(task_id)
 
 
 def nothing(collection: Any, what: str) -> None:

@@ -29,7 +29,7 @@ from msgspec import Struct, field
 
 from ...ids import is_put, task_of
 from ...wire.gcs import HoldAtNodeReply, LineageNeeded, LineageNeededReply, RecordTasksReply
-from ...wire.shards import shard_number
+from ...wire.shards import SlotTable
 from ...wire.task_spec import TaskSpec
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Keeping:
     def __init__(self, own: int, shards: int) -> None:
         self.own = own
         self.shards = shards
+        self.slots = SlotTable.at_birth(shards)
         self.abroad: dict[bytes, None] = {}  # tasks of other shards that our records need
         self.kept_for: dict[bytes, dict[int, None]] = {}  # our tasks -> the shards that need them
         self.peers: dict[int, Peer] = {}
@@ -84,7 +85,7 @@ class Keeping:
 
     def shard_of(self, task_id: bytes) -> int:
         """Return the number of the shard responsible for a task."""
-        return shard_number(task_id, self.shards)
+        return self.slots.owner(task_id)
 
     def peer(self, number: int) -> Peer:
         """Return the other shard of that number."""

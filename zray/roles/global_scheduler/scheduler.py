@@ -28,7 +28,7 @@ from ...wire import actors, gcs, groups, hosts, limits, scheduling
 from ...wire import bundles as bundles_wire
 from ...wire.amounts import is_enough, why_nowhere
 from ...wire.scheduling import LOCATING_MAX
-from ...wire.shards import shard_number
+from ...wire.shards import SlotTable
 from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
 from ..kept import LOST_MAX, Latest
@@ -53,6 +53,7 @@ class GlobalScheduler(Role):
     def __init__(self, address: str, shards: list[str], *, policy: str = scheduling.BOTTOM_UP, equals: int = 1) -> None:
         super().__init__(address)
         self.shards = shards
+        self.slots = SlotTable.at_birth(len(shards))
         self.policy = policy
         self.equals = equals
         self.task_s_mean = placement.FIRST_GUESS_SECONDS  # over the nodes
@@ -128,7 +129,7 @@ class GlobalScheduler(Role):
             )
 
     def _shard_of(self, object_id: bytes) -> str:
-        return self.shards[shard_number(object_id, len(self.shards))]
+        return self.shards[self.slots.owner(object_id)]
 
     @on(scheduling.SpillTask)
     def on_spill_task(self, message: scheduling.SpillTask) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Container
 
 from msgspec import Struct
 
-from ...wire.shards import shard_number
+from ...wire.shards import SlotTable
+
+ONE_SHARD = SlotTable.at_birth(1)
 
 
 class Addresses(Struct, eq=False):
@@ -16,6 +18,11 @@ class Addresses(Struct, eq=False):
     global_schedulers: list[str]
     shards: list[str]
     monitor: str
+    slots: SlotTable = ONE_SHARD  # not given: the first table for so many shards
+
+    def __post_init__(self) -> None:
+        if self.slots is ONE_SHARD:
+            self.slots = SlotTable.at_birth(len(self.shards))
 
     def add_schedulers(self, roles: list[str], gone: Container[str]) -> list[str]:
         """Add the global schedulers of a new host.  gone: hosts.
@@ -45,7 +52,7 @@ class Addresses(Struct, eq=False):
         """Return the shard with sole authority for a task, its lineage and objects (docs/design/gcs-chain.md)."""
         if len(self.shards) == 1:
             return self.shards[0]
-        return self.shards[shard_number(task_or_object_id, len(self.shards))]
+        return self.shards[self.slots.owner(task_or_object_id)]
 
     def by_shard(self, object_ids: list[bytes]) -> dict[str, list[bytes]]:
         """Group the objects by shard.  With a single shard, the same list object is used."""
