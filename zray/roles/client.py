@@ -80,7 +80,7 @@ class Client:
         self.asked: set[bytes] = set()  # borrowed ones that we have asked for
         self.asked_whether: set[bytes] = set()  # of these, only when they are there
         self.values: dict[bytes, bytes | task_spec.StoredValue] = {}
-        self.arrivals = 0  # times that something has become ready; only grows
+        self.arrivals = 0  # objects that have become ready, at most; counted when they are there
         self.located: set[bytes] = set()  # said to exist by a wait that did not fetch
         self.told: dict[bytes, int] = {}  # how often the node told us the place
         # Whether a task that is queued or runs here takes the object: its place is not returned then.
@@ -426,7 +426,6 @@ class Client:
     @on(tasks.ObjectsReady)
     def on_objects_ready(self, message: tasks.ObjectsReady) -> None:
         held, values = self.held, self.values
-        self.arrivals += 1
         for arrived in self.arrived_lists:
             arrived.append(message.objects)
         for object_id, value in message.objects:
@@ -441,6 +440,7 @@ class Client:
                 values[known] = value
             elif self.unfetched.crossing:
                 self.unfetched.arrived_late(object_id, value)
+        self.arrivals += len(message.objects)
         if self.on_ready is not None:
             for object_id, _ in message.objects:
                 self.on_ready(object_id)
@@ -448,7 +448,6 @@ class Client:
     @on(objects.ValuesFreed)
     def on_values_freed(self, message: objects.ValuesFreed) -> None:
         """ValuesFreed: an error replaces the values, also if freed by the process itself; lost ones are forgotten."""
-        self.arrivals += 1
         for object_id in message.object_ids:
             known = self.held.get(object_id)
             if known is not None:
@@ -463,6 +462,7 @@ class Client:
                 self.values[known] = objects.error_of_freed(known)
                 if self.on_ready is not None:
                     self.on_ready(known)
+        self.arrivals += len(message.object_ids)
 
     @on(objects.ReturnPlaces)
     def on_return_places(self, message: objects.ReturnPlaces) -> None:
@@ -487,13 +487,13 @@ class Client:
 
     @on(tasks.WaitReply)
     def on_wait_reply(self, message: tasks.WaitReply) -> None:
-        self.arrivals += 1
         if not message.request:
             self._lie_elsewhere(message.ready)
         self.asked_whether.difference_update(message.ready)
         for object_id in message.ready:
             if object_id not in self.values and object_id in self.held:
                 self.located.add(object_id)
+        self.arrivals += len(message.ready)
         if message.request in self.replies:
             self.replies[message.request] = message
         if message.request == self.left:

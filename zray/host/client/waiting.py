@@ -283,12 +283,12 @@ class Waiting:
                 self._blocked_until_ready(missing, needed, deadline, fetch)
             return is_ready
         self._ask(missing, fetch)
-        seen = -1
+        due = 0
 
         def is_done() -> bool:
-            nonlocal seen
+            nonlocal due
             arrivals = client.arrivals  # read before the look, so that arrivals during the look lead to another
-            if arrivals == seen:
+            if arrivals < due:
                 return False
             found = 0
             for object_id in missing:
@@ -297,7 +297,8 @@ class Waiting:
                     if found >= needed:
                         return True
             # Set only after the look: present values are found in a second look too, as by a following thread.
-            seen = arrivals
+            # A wait for very many objects looks again when as many have come as are missing.
+            due = arrivals + needed - found
             return False
 
         with runtime.lock:
