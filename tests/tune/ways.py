@@ -93,6 +93,16 @@ def by_train(config):
         train.report(metrics, **saved(config["style"], step))
 
 
+def by_keyword_of_today(config):
+    for step, metrics in steps(config):
+        train.report(metrics=metrics, **saved(config["style"], step))
+
+
+def by_position(config):
+    for step, metrics in steps(config):
+        train.report(metrics, saved(config["style"], step).get("checkpoint"))
+
+
 def by_yield(config):
     for step, metrics in steps(config):
         yield {**metrics, **saved(config["style"], step)}
@@ -110,6 +120,8 @@ WAYS = (
     by_dict,
     by_session,
     by_train,
+    by_keyword_of_today,
+    by_position,
     by_yield,
     by_return,
 )

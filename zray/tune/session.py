@@ -65,15 +65,16 @@ def current() -> Session | None:
 
 def report(
     _metrics: Mapping[str, Any] | None = None,
-    *,
     checkpoint: Checkpoint | None = None,
+    *,
     checkpoint_dir_name: str | None = None,
     **metrics: Any,
 ) -> None:
     """Report a result of the current trial.
 
     Args:
-        _metrics: the metrics, as a dict; or pass them as keywords.  One number is the metric `_metric`.
+        _metrics: the metrics, as a dict, also as `metrics=`; or pass them as keywords.  One number is the metric
+            `_metric`.
         checkpoint: what the trial can go on from.
         checkpoint_dir_name: accepted for Ray's programs.
 
@@ -86,6 +87,8 @@ def report(
             tune.report({"loss": train_one_epoch(config)})
     """
     session = current()
+    if _metrics is None and list(metrics) == ["metrics"] and isinstance(metrics["metrics"], Mapping):
+        _metrics, metrics = metrics["metrics"], {}  # the parameter's name in Ray
     if _metrics is not None and not isinstance(_metrics, Mapping):
         given = as_metrics(_metrics) if DEFAULT_METRIC not in metrics else None
         if given is None:
