@@ -1,6 +1,7 @@
 """Lives of environments: their places, their ends, failures, and the random numbers of the process."""
 
 import random
+import re
 
 import gymnasium
 import numpy as np
@@ -91,8 +92,12 @@ def test_group_whose_environment_cannot_be_made_closes_the_others(tmp_path):
         return Home(context)
 
     path = tmp_path / "log"
-    with pytest.raises(InvalidEnvironmentError, match="number 1 of worker 0 could not be made: OSError: no licence"):
+    with pytest.raises(
+        InvalidEnvironmentError, match="number 1 of worker 0 could not be made: OSError: no licence"
+    ) as found:
         small(env=make, file=str(path)).build_algo()
+    lives._close_rest()  # at the end of the program; the traceback holds the group
+    assert found.value
     assert lines(path) == ["closed 0", "closed 0", "made 0 0 0 0", "made 0 0 0 0"]
 
 
@@ -164,22 +169,82 @@ def test_evaluation_in_which_every_episode_fails_is_an_error_with_its_place():
     algo.stop()
 
 
+class Sensor(Home):
+    """An environment that gives what is no finite number in the middle of its second life, as a simulator may."""
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        is_bad = self.life >= 15 and self.config["bad"] == "reset"
+        return np.full(1, np.nan, np.float32) if is_bad else observation, info
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        if self.life == 15 and self.config["bad"] == "reward":
+            reward = float("nan")
+        if self.life == 15 and self.config["bad"] == "observation":
+            observation = np.full(1, np.inf, np.float32)
+        return observation, reward, *rest
+
+
+@pytest.mark.parametrize("bad", ["reset", "reward", "observation"])
+def test_environment_that_gives_no_number_is_made_anew(bad, caplog):
+    config = small(env=Sensor, bad=bad)
+    with pytest.raises(InvalidEnvironmentError, match=r"The (reward is nan|observation holds NaN or infinity), in env"):
+        small(env=Sensor, bad=bad).env_runners(rollout_fragment_length=32).build_algo().train()
+    caplog.clear()
+    algo = config.fault_tolerance(restart_failed_sub_environments=True).build_algo()
+    (batch,) = algo.collect(32)
+    assert np.isfinite(batch.rewards).all() and np.isfinite(batch.observations).all()
+    assert batch.num_failed == (2 if bad == "reset" else 4)
+    lengths = [each.length for each in batch.episodes]
+    assert lengths[:4] == ([10, 10, 10, 10] if bad == "reset" else [10, 10, 4, 5])
+    place = "step 0" if bad == "reset" else r"step [45]"
+    assert re.match(rf"An environment is made anew: The .* {place} of the episode", caplog.records[0].getMessage())
+    algo.stop()
+
+
+def test_evolution_plays_the_episode_of_an_environment_without_numbers_again():  # which took one step for the check
+    config = small(ESConfig(), env=Sensor, bad="reward").training(noise_size=1000, episodes_per_batch=8)
+    with pytest.raises(InvalidEnvironmentError, match="The reward is nan, in step 4 of environment Sensor"):
+        config.build_algo().train()
+    algo = config.fault_tolerance(restart_failed_sub_environments=True).build_algo()
+    assert algo.train()["episode_len_mean"] == 10
+    algo.stop()
+
+
 class Houses(MultiAgentEnv):
     """Two agents, and a failure."""
 
     observation_space, action_space, possible_agents = BOX, TWO, ["a", "b"]
 
     def __init__(self, config):
-        self.t = 0
+        self.t, self.bad = 0, config.get("bad")
 
     def reset(self, *, seed=None, options=None):
         return dict.fromkeys("ab", np.zeros(1, np.float32)), {}
 
     def step(self, actions):
         self.t += 1
+        observations, rewards = dict.fromkeys("ab", np.zeros(1, np.float32)), dict.fromkeys("ab", 1.0)
         if self.t == 5:
-            raise ConnectionError("the simulator is gone")
-        return dict.fromkeys("ab", np.zeros(1, np.float32)), dict.fromkeys("ab", 1.0), {"__all__": False}, {}, {}
+            if self.bad is None:
+                raise ConnectionError("the simulator is gone")
+            bad = {"observation": (observations, np.full(1, np.nan, np.float32)), "reward": (rewards, float("nan"))}
+            values, bad_value = bad[self.bad]
+            values["b"] = bad_value
+        return observations, rewards, {"__all__": False}, {}, {}
+
+
+@pytest.mark.parametrize("bad", ["observation", "reward"])
+def test_agent_without_numbers_ends_the_episode_of_all_agents_as_truncated(bad):
+    config = small(env=Houses, bad=bad)
+    with pytest.raises(InvalidEnvironmentError, match="of agent 'b' "):
+        config.build_algo().train()
+    algo = config.fault_tolerance(restart_failed_sub_environments=True).build_algo()
+    result = algo.train()
+    assert (result["episode_len_mean"], result["episode_reward_mean"]) == (5, 8.0)
+    assert result["num_faulty_episodes"] == 6
+    algo.stop()
 
 
 def test_failure_ends_the_episode_of_all_agents_as_truncated():

@@ -310,6 +310,51 @@ def test_masked_action_is_never_taken(make):
     algo.stop()
 
 
+class Switches(gymnasium.Env):
+    """Eight switches, each with one possible position: an action that is drawn at random is nearly never possible."""
+
+    observation_space = gymnasium.spaces.Dict(
+        action_mask=gymnasium.spaces.MultiBinary(16), observations=gymnasium.spaces.Box(-1, 1, (2,))
+    )
+
+    def __init__(self, config=None):
+        self.wanted = None
+
+    def look(self):
+        self.wanted = self.np_random.integers(0, 2, 8)
+        mask = np.eye(2, dtype=np.int8)[self.wanted].ravel()
+        return {"action_mask": mask, "observations": np.zeros(2, np.float32)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.look(), {}
+
+    def step(self, action):
+        assert np.array_equal(np.asarray(action) % 2, self.wanted), "the action is masked"
+        self.t += 1
+        return self.look(), 1.0, False, self.t == 6, {}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gymnasium.spaces.MultiDiscrete([2] * 8),
+        gymnasium.spaces.MultiBinary(8),
+        gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2, start=4)] * 8),
+        gymnasium.spaces.Box(0, 1, (8,), np.int8),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_masks_of_several_actions_hold_from_the_check_of_the_environment_on(space):
+    class Own(Switches):
+        action_space = space
+
+    algo = small(PPOConfig(), Own).environment(disable_env_checking=False).build_algo()
+    assert algo.train()["episode_reward_mean"] == 6
+    algo.stop()
+
+
 def test_recurrent_model_masks_actions():
     config = small(PPOConfig(), Doors).training(model={"use_lstm": True, "lstm_cell_size": 4})
     algo = config.build_algo()

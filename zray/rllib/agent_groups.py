@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .batches import FLOAT_MAX, Batch, Episode, clipped, copied
-from .environments import InvalidEnvironmentError, check_reward
+from .environments import InvalidEnvironmentError, NoNumberError, check_reward
 from .groups import Group
 from .old_environments import seed_otherwise
 from .policies import Policy
@@ -239,25 +239,19 @@ class AgentGroup(Group):
         episodes: list[Episode],
     ) -> float:
         """Step an environment, and give rewards and ends to the steps of its agents.  Returns the sum of rewards."""
+        most = sys.float_info.max if clip_rewards else FLOAT_MAX
         try:
             found = step_agents(self.envs[place], actions)
-        except InvalidEnvironmentError:
-            raise
+            self._check_agents(place, found, most)
         except Exception as error:
+            if isinstance(error, InvalidEnvironmentError) and not isinstance(error, NoNumberError):
+                raise
             self._failed(place, actions, error, [(place, None)])
             found = AgentStep({}, {}, {}, {}, False, True, {})
         observations, rewards, terminateds, truncateds, is_terminal, is_truncated, infos = found
         there, total = self.pending[place], 0.0
-        most = sys.float_info.max if clip_rewards else FLOAT_MAX
         self.lengths[place] += 1
         for agent, reward in rewards.items():
-            if not isinstance(reward, (int, float)):  # the place is text, which takes time
-                check_reward(reward, f"of agent {agent!r}, in {self._where(place)},")
-            if not -most <= reward <= most:
-                said = ", which is infinite in 32 bits" if np.isfinite(reward) else ""
-                raise InvalidEnvironmentError(
-                    f"The reward of agent {agent!r} is {reward}{said}, in {self._where(place)}."
-                )
             total += float(reward)
             self.agent_returns[place][agent] = self.agent_returns[place].get(agent, 0.0) + float(reward)
             if agent in there and not there[agent].is_complete:
@@ -286,6 +280,22 @@ class AgentGroup(Group):
             episodes.append(self._episode(place)._replace(policy_returns=self._policy_returns(policy, place)))
             self.observations[place] = self._reset(place)
         return total
+
+    def _check_agents(self, place: int, found: AgentStep, most: float) -> None:
+        """Look at the rewards of agents; where the environment may be made anew, also at their observations.
+
+        Raises:
+            InvalidEnvironmentError: one of them is no number; NoNumberError: it is NaN or infinite.
+        """
+        for agent, reward in found.rewards.items():
+            if not isinstance(reward, (int, float)):  # the place is text, which takes time
+                check_reward(reward, f"of agent {agent!r}, in {self._where(place, False)},")
+            if not -most <= reward <= most:
+                said = ", which is infinite in 32 bits" if np.isfinite(reward) else ""
+                raise NoNumberError(f"The reward of agent {agent!r} is {reward}{said}, in {self._where(place, False)}.")
+        if self.restarts:
+            for agent, observation in found.observations.items():
+                self._check_numbers(place, observation, f" of agent {agent!r}", is_counted=False)
 
     def _policy_returns(self, policy: Any, place: int) -> dict[str, list[float]]:
         """The returns of the episode's agents, by policy."""

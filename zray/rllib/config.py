@@ -263,8 +263,9 @@ class AlgorithmConfig(ConfigViews):
         """Set the reaction to an environment's error; a lost process is always replaced.
 
         Args:
-            restart_failed_sub_environments: whether an environment that raises is made anew, and its episode counts as
-                truncated, or is left out of an evaluation; False: training ends.  Default: False.
+            restart_failed_sub_environments: whether an environment that raises, or gives NaN or infinity, is made anew,
+                and its episode counts as truncated, or is left out of an evaluation; False: training ends.  Default:
+                False.
         """
         return self._given("fault_tolerance", locals())
 

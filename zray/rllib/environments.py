@@ -17,6 +17,7 @@ __all__ = [
     "EnvContext",
     "InvalidEnvironmentError",
     "Limited",
+    "NoNumberError",
     "OldStep",
     "check_environment",
     "check_reward",
@@ -29,6 +30,7 @@ __all__ = [
 # Of the message of a missing package: the extra that brings it.
 _EXTRAS = {"mujoco": "mujoco", "ale": "atari", "atari": "atari", "opencv": "atari", "cv2": "atari"}
 
+MASK = "action_mask"  # the part of a Dict observation that says which actions are possible
 
 # A path such as "games.maze.Maze", of which Ray's programs write the last dot as one too.
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
@@ -36,6 +38,10 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 class InvalidEnvironmentError(RuntimeError):
     """An environment does not do what gymnasium asks for."""
+
+
+class NoNumberError(InvalidEnvironmentError):
+    """An observation or a reward is no finite number."""
 
 
 class EnvContext(dict[str, Any]):
@@ -256,7 +262,7 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
         said = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
         raise InvalidEnvironmentError(f"reset of environment {name} returns (observation, info), not {said}.")
     _check_observation(env.observation_space, name, found[0], "reset")
-    stepped: Any = env.step(_allowed_sample(env.action_space, found[0]))
+    stepped: Any = env.step(_allowed_sample(env, found[0]))
     if not (isinstance(stepped, tuple) and len(stepped) == 5):
         raise InvalidEnvironmentError(
             f"step of environment {name} returns (observation, reward, terminated, truncated, info), not "
@@ -271,12 +277,21 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
             )
 
 
-def _allowed_sample(space: Any, observation: Any) -> Any:
+def _allowed_sample(env: gymnasium.Env[Any, Any], observation: Any) -> Any:
     """Return an action for the check of `step`, allowed by the environment's mask, if any."""
-    mask = observation.get("action_mask") if isinstance(observation, dict) else None
-    if isinstance(space, gymnasium.spaces.Discrete) and np.shape(mask) == (space.n,):
-        return space.sample(mask=np.asarray(mask, np.int8))
-    return space.sample()
+    space, observed = env.action_space, env.observation_space
+    if not isinstance(observed, gymnasium.spaces.Dict) or MASK not in observed.spaces:
+        return space.sample()
+    mask = np.ravel(gymnasium.spaces.flatten(observed.spaces[MASK], observation[MASK])) > 0
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return space.sample(mask.astype(np.int8)) if len(mask) == space.n else space.sample()
+    from .distributions import distribution_of  # imports torch, which evolution does without
+
+    distribution = distribution_of(space)
+    if distribution.sizes is None or len(mask) != sum(distribution.sizes):
+        return space.sample()
+    (action,) = distribution.greedy(np.where(mask, 0.0, -np.inf)[np.newaxis])
+    return distribution.to_environment(action)
 
 
 def check_reward(reward: Any, where: str) -> None:

@@ -16,7 +16,14 @@ import numpy as np
 import zray
 
 from .calls import Calls, end_in_order, fetched
-from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
+from .environments import (
+    EnvContext,
+    InvalidEnvironmentError,
+    NoNumberError,
+    check_environment,
+    make_environment,
+    name_of,
+)
 from .global_random import seed_process
 from .lives import RESTARTS_MAX, close_all, close_at_end, closed
 from .old_environments import settled
@@ -150,29 +157,40 @@ class Evolver:
 
     def _episode(self, seed: int, rng: np.random.Generator | None, counted: Any) -> tuple[float, int]:
         where = f"environment {self.name} of process {self.worker_index}, the episode with seed {seed}"
-        total, rows, rewards, last = self._played(seed, rng, where)
+        total, observations, count = self._played(seed, rng, where)
+        counted.observe(observations)
+        return total, count
+
+    def _numbers(self, played: Any, where: str) -> tuple[float, np.ndarray, int]:
+        """The return, the observations and the steps of an episode.
+
+        Raises:
+            NoNumberError: an observation or a reward is no finite number.
+        """
+        total, rows, rewards, last = played
         observations = np.asarray(rows)
         seen = observations if last is None else np.asarray([*rows, last])
         if not np.isfinite(seen).all():
             step = int(np.argmin(np.isfinite(seen).all(axis=1)))
             kind = gymnasium.spaces.flatten_space(self.env.observation_space).dtype
             cast = "" if np.can_cast(kind, np.float32) else ", or a number that is too large for float32"
-            raise InvalidEnvironmentError(f"The observation holds NaN or infinity{cast}, in step {step} of {where}.")
+            raise NoNumberError(f"The observation holds NaN or infinity{cast}, in step {step} of {where}.")
         if not np.isfinite(total):
             step = int(np.argmin(np.isfinite(rewards)))
-            raise InvalidEnvironmentError(f"The reward is {rewards[step]}, in step {step + 1} of {where}.")
-        counted.observe(observations)
-        return total, len(rewards)
+            raise NoNumberError(f"The reward is {rewards[step]}, in step {step + 1} of {where}.")
+        return total, observations, len(rewards)
 
     def _played(self, seed: int, rng: np.random.Generator | None, where: str) -> Any:
         """Return the numbers of an episode, as `play` does; after a failure, in a new environment."""
         for attempt in range(RESTARTS_MAX + 1):
             try:
                 with np.errstate(all="ignore"):  # what is no number is looked for afterwards, and named
-                    return self.policy.play(self.env, seed, rng, self.options["horizon"] or np.inf)
+                    played = self.policy.play(self.env, seed, rng, self.options["horizon"] or np.inf)
+                return self._numbers(played, where)
             except Exception as error:
                 said = f"{error} of" if isinstance(error, OutsideSpace) else f"{type(error).__name__}: {error}, in"
-                problem = InvalidEnvironmentError(f"{said} {where}.")
+                is_named = isinstance(error, NoNumberError)
+                problem = InvalidEnvironmentError(str(error) if is_named else f"{said} {where}.")
                 if attempt == RESTARTS_MAX or not self.options.get("restarts"):
                     raise problem from error
                 logger.warning("The environment is made anew, and the episode begins again: %s", problem)

@@ -21,6 +21,7 @@ from .distributions import rows_to_environment
 from .environments import (
     EnvContext,
     InvalidEnvironmentError,
+    NoNumberError,
     check_environment,
     check_reward,
     name_of,
@@ -157,9 +158,12 @@ class Group(Places):
 
     def _no_number(self, place: int, reward: Any) -> InvalidEnvironmentError:
         where = self._where(place, is_counted=False)
-        check_reward(reward, f"in {where}")
+        try:
+            check_reward(reward, f"in {where}")
+        except InvalidEnvironmentError as error:
+            return error
         said = ", which is infinite in 32 bits" if math.isfinite(reward) else ""
-        return InvalidEnvironmentError(f"The reward is {reward}{said}, in {where}.")
+        return NoNumberError(f"The reward is {reward}{said}, in {where}.")
 
     def watch(self, events: Events) -> None:
         """Call other callbacks from now on; the present episodes count from their beginning."""
@@ -267,8 +271,8 @@ class Group(Places):
         self._start_states(policy)
         size, observations, returns, lengths = self.size, self.observations, self.returns, self.lengths
         # Environments that are stepped; looked up once: a step takes microseconds, and so do calls for each reward.
-        active = [(place, env.step) for place, env in enumerate(self.envs)]
-        most = sys.float_info.max if clip_rewards else FLOAT_MAX
+        self.most = most = sys.float_info.max if clip_rewards else FLOAT_MAX
+        active = [(place, self._step_of(place)) for place in range(size)]
         has_events, keeps_actions, counted = self.events is not None, self.taken is not None, policy.filter.fresh()
         rewards, terminated, ended = _zeros(steps, size)
         rows, actions, logs, parameters, values = (list[np.ndarray]() for _ in range(5))  # of each step

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 
+from .environments import MASK
+
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["LOWEST", "ActionMask", "is_masked", "mask_of"]
 
-KEY = "action_mask"
 LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -83,11 +84,11 @@ def mask_of(space: gymnasium.Space[Any], sizes: list[int] | None, is_custom: boo
     Raises:
         ValueError: the mask has another size than the actions.
     """
-    if sizes is None or not isinstance(space, gymnasium.spaces.Dict) or KEY not in space.spaces:
+    if sizes is None or not isinstance(space, gymnasium.spaces.Dict) or MASK not in space.spaces:
         return None
-    begin, size = 0, int(gymnasium.spaces.flatdim(space.spaces[KEY]))
+    begin, size = 0, int(gymnasium.spaces.flatdim(space.spaces[MASK]))
     for name, part in space.spaces.items():
-        if name == KEY:
+        if name == MASK:
             break
         begin += int(gymnasium.spaces.flatdim(part))
     if size != sum(sizes):

@@ -10,9 +10,11 @@ from typing import Any
 
 import gymnasium
 
-from .environments import EnvContext, InvalidEnvironmentError, make_environment
+from .batches import FLOAT_MAX, is_finite
+from .environments import EnvContext, InvalidEnvironmentError, NoNumberError, make_environment
 from .lives import RESTARTS_MAX, close_all
 from .old_environments import settled
+from .spaces import holds_no_number, not_finite_in_words
 
 __all__ = ["Places", "keep_attributes_fast"]
 
@@ -22,6 +24,8 @@ logger = logging.getLogger("zray.rllib")
 
 class Places:
     """Makes the environments of a group."""
+
+    most = FLOAT_MAX  # the largest reward
 
     def _context(self: Any, place: int) -> EnvContext:
         number = self.index * self.size + place
@@ -43,7 +47,7 @@ class Places:
         self._tell("on_environment_created", place, **facts)
         self._tell("on_sub_environment_created", place, **facts)
 
-    def _make_anew(self: Any, place: int, problem: InvalidEnvironmentError, cause: Exception) -> None:
+    def _make_anew(self: Any, place: int, problem: InvalidEnvironmentError, cause: Exception | None = None) -> None:
         """Make an environment that has failed anew, in its place.
 
         Raises:
@@ -61,28 +65,62 @@ class Places:
         try:
             self.envs[place] = settled(self._made(place))
         except InvalidEnvironmentError as error:
-            self._make_anew(place, error, error)
+            self._make_anew(place, error)
             return
         if self.events is not None:
             self._tell_created(place)
 
     def _failed(self: Any, place: int, action: Any, error: Exception, active: list[tuple[int, Any]]) -> tuple[Any, ...]:
-        """The result that a step that raised counts as, with the environment made anew: the end of a truncated episode.
+        """The result that a step that failed counts as, with the environment made anew: the end of a truncated episode.
 
         Args:
             active: the environments that are stepped; the new one takes its place.
         """
         length = self.lengths[place]
-        self._make_anew(place, self._raised(place, action, error), error)
+        if isinstance(error, NoNumberError):
+            self._make_anew(place, error)
+        else:
+            self._make_anew(place, self._raised(place, action, error), error)
         self.lengths[place] = length
-        active[[each for each, _ in active].index(place)] = (place, self.envs[place].step)
+        active[[each for each, _ in active].index(place)] = (place, self._step_of(place))
         return self.observations[place], 0.0, False, True, {}
 
+    def _step_of(self: Any, place: int) -> Callable[[Any], Any]:
+        """The step of an environment.  Where it may be made anew, a result that holds no number raises at once."""
+        step: Callable[[Any], Any] = self.envs[place].step
+        if not self.restarts:
+            return step  # numbers of all environments are looked at together
+
+        def checked(action: Any) -> Any:
+            found: Any = step(action)
+            if not is_finite(found[1], self.most):
+                problem = self._no_number(place, found[1])
+                if isinstance(problem, NoNumberError):
+                    raise problem
+            self._check_numbers(place, found[0], is_counted=False)
+            return found
+
+        return checked
+
+    def _check_numbers(self: Any, place: int, observation: Any, owner: str = "", *, is_counted: bool) -> None:
+        """Look at an observation of an environment that may be made anew.
+
+        Raises:
+            NoNumberError: it holds NaN or infinity.
+        """
+        if self.restarts and holds_no_number(observation):
+            held, where = not_finite_in_words(observation), self._where(place, is_counted)
+            raise NoNumberError(f"The observation{owner} holds {held}, in {where}.")
+
     def _begun(self: Any, place: int, begin: Callable[[Any], Any]) -> Any:
-        """What the reset of an environment returns; one that raises is made anew, if it may be."""
+        """What the reset of an environment returns; one that fails is made anew, if it may be."""
         while True:
             try:
-                return begin(self.envs[place])
+                found = begin(self.envs[place])
+                self._check_numbers(place, found[0], is_counted=True)
+                return found
+            except NoNumberError as error:
+                self._make_anew(place, error)
             except InvalidEnvironmentError:
                 raise
             except Exception as error:

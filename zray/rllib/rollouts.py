@@ -50,6 +50,7 @@ class GroupHost:
         options = dict(policy)
         self.policy: Policy = options.pop("policy_class", Policy)(**options)
         self.worker_index = worker_index
+        self.groups: list[Any] = []  # an environment that cannot be made leaves it so
         group_class = getattr(self.policy, "group_class", Group)
         self.groups = [group_class(index, worker_index=worker_index, **groups) for index in indices]
 

@@ -21,6 +21,7 @@ __all__ = [
     "flatten_to_single_ndarray",
     "misfit",
     "normalize_action",
+    "holds_no_number",
     "not_finite_in_words",
     "one_hot",
     "unbatch",
@@ -58,6 +59,18 @@ def check_finite(rows: np.ndarray, observations: Sequence[Any]) -> None:
         number = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
         which = f" {number} of {len(rows)}" if len(rows) > 1 else ""
         raise OutsideSpace(f"The observation{which} holds {not_finite_in_words(observations[number])}.")
+
+
+def holds_no_number(observation: Any) -> bool:
+    """Whether an observation holds NaN, infinity, or a number that is too large for float32.
+
+    One of another form than numbers holds none of these: `check_form` names it.
+    """
+    try:
+        with np.errstate(over="ignore"):
+            return not all(np.isfinite(np.asarray(leaf, np.float32)).all() for leaf in _leaves(observation))
+    except (TypeError, ValueError):
+        return False
 
 
 def not_finite_in_words(observation: Any) -> str:
