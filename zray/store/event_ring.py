@@ -22,13 +22,12 @@ The ring of a node's process has the waits of tasks at the node, and the ways of
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -205,8 +204,8 @@ def reserved_bytes(head: bytes) -> int:
 class EventRing:
     """The writing end of a ring.
 
-    Records are written by `add`, or by a caller that cannot wait for a further call: with WHOLE, at the place that
-    `next_record` gives with a serial number below `limit`, else at `reserved`.
+    Records are written by `add`, or by a caller that cannot wait for a further call: with WHOLE, at the next place of
+    `records` with a serial number below `limit`, else at `reserved`.
 
     Args:
         session: name of the session.
@@ -222,11 +221,11 @@ class EventRing:
         self._segment = Segment.create(self.name, SIZE)
         self.memory = memoryview(self._segment.mapping)
         places = range(RECORDS_AT, SIZE, RECORD.size)
-        # The serial number and the place of the next record: one call, which no other thread interrupts.
+        # The serial number and the place of each record.  The next one is one call, which no other thread interrupts.
         # The places are made anew each time: those that a cycle keeps would have left the processor's caches.
         cycle = itertools.chain.from_iterable(itertools.repeat(places))
-        self.next_record: Callable[[], tuple[int, int]] = zip(itertools.count(), cycle).__next__
-        self.limit: float = 0  # records with lower serial numbers have pages; infinite: all have
+        self.records: Iterator[tuple[int, int]] = zip(itertools.count(), cycle)
+        self.limit = 0  # records with lower serial numbers have pages; sys.maxsize: all have
         self._short_count = COUNT_MAX  # of records, before one replaces another; lower where memory was short
         self._lock = threading.Lock()
         self._is_closed = False
@@ -283,7 +282,7 @@ class EventRing:
     ) -> None:
         """Write a record.  Times are of time.perf_counter()."""
         facts = name | error << 16 | kind << 32 | outcome << 40 | attempt << 48 | lane << 56
-        serial, place = self.next_record()
+        serial, place = next(self.records)
         if serial < self.limit or (place := self.reserved(serial, place)):
             WHOLE.pack_into(self.memory, place, task_id, begin, read, end, stored, facts, serial)
 
@@ -295,7 +294,7 @@ class EventRing:
         """Write the arguments of the run that was recorded last by this thread."""
         for begin in range(0, min(len(object_ids), DEPENDENCIES_MAX), 3):
             some = object_ids[begin : begin + 3]
-            serial, place = self.next_record()
+            serial, place = next(self.records)
             if serial < self.limit or (place := self.reserved(serial, place)):
                 ids = (*some, b"", b"")[:3]  # their first bytes are those of their tasks
                 first, second, third = (place_of(object_id) if object_id else 0 for object_id in ids)
@@ -326,7 +325,7 @@ class EventRing:
                 except OSError:
                     self._short_count = int(self.limit)
                 else:
-                    self.limit = count if count < COUNT_MAX else math.inf
+                    self.limit = count if count < COUNT_MAX else sys.maxsize
                     struct.pack_into("<I", self.memory, RESERVED_AT, count)
                     return place
             return RECORDS_AT + serial % self._short_count * RECORD.size if self._short_count else 0

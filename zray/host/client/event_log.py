@@ -84,7 +84,7 @@ class EventLog:
         """
         ring, facts_of, pack_into = self.ring, self.facts, WHOLE.pack_into
         # The mapping itself is written to sooner than a view of it.
-        memory, next_record, new_facts = ring.memory.obj, ring.next_record, self._facts_of
+        memory, records, new_facts = ring.memory.obj, ring.records, self._facts_of
 
         def ran_well(spec: TaskSpec, begin: float, read: float, end: float, stored: float) -> None:
             """Record a run: when it began, had its arguments, had run, and had stored its results.
@@ -95,7 +95,7 @@ class EventLog:
             if options:
                 key = key + options if key else options
             facts = facts_of.get(key) or new_facts(key, spec)
-            serial, place = next_record()
+            serial, place = next(records)
             if serial < ring.limit or (place := ring.reserved(serial, place)):
                 pack_into(memory, place, spec.task_id, begin, read, end, stored, facts, serial)
             if read is not begin:

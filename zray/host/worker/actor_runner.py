@@ -280,12 +280,13 @@ class ActorHost(Instance):
         except BaseException as error:
             result = self.outcome_of(spec, error)
             value = failed = error
-        if worker.events is not None:
+        if (events := worker.events) is not None:
             stored = worker.clock = time.perf_counter()
             if failed is None:
-                worker.events.ran_well(spec, began, read, end, stored)
+                ran_well = events.ran_well  # as in Worker.run_task
+                ran_well(spec, began, read, end, stored)
             else:
-                worker.events.ran(CALL, spec, began, read, end or stored, stored, failed)
+                events.ran(CALL, spec, began, read, end or stored, stored, failed)
                 failed = None
         worker.call = outer
         self.finished(spec, result)
