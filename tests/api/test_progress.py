@@ -16,6 +16,7 @@ from tests.gates import until
 from tests.scripts import environment, run_script, write_script
 from tests.terminals import Terminal
 from zray.experimental import tqdm_ray
+from zray.host.output import progress_bar
 from zray.util import bars
 from zray.util import tqdm as Bar
 
@@ -99,7 +100,7 @@ def test_get_draws_a_bar_on_a_terminal(tmp_path, raw_terminal):
     assert "20/20" in text and "1/1" in text and "zray.get" in text
 
 
-def test_get_draws_nothing_in_a_pipe(tmp_path):
+def test_short_get_draws_nothing_in_a_pipe(tmp_path):
     done = run_script(tmp_path, WAITS)
     assert done.stderr == "" and done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -108,6 +109,83 @@ def test_get_draws_nothing_in_a_pipe(tmp_path):
         "late as it should be",
         "values are right",
     ]
+
+
+LONG = """
+    import sys
+    import zray
+    from zray.host.output import progress_bar
+
+    progress_bar.LINE_SECONDS = 0.0  # a line at each look
+    zray.init(num_cpus=1)
+
+    @zray.remote
+    class Gate:
+        def __init__(self):
+            self.seen = 0
+
+        def looked(self):
+            self.seen += 1
+
+        async def opens(self):
+            import asyncio
+            while not self.seen:
+                await asyncio.sleep(0.01)
+
+    gate = Gate.remote()
+    first = [zray.put(number) for number in range(1_499)]
+    show = progress_bar.Lines.show
+
+    def look(lines, done):
+        show(lines, done)
+        gate.looked.remote()
+
+    progress_bar.Lines.show = look
+    zray.get([*first, gate.opens.remote()], progress=True)
+    zray.shutdown()
+"""
+
+
+def test_long_get_has_lines_in_a_pipe(tmp_path):
+    done = run_script(tmp_path, LONG)
+    lines = done.stderr.splitlines()
+    assert done.returncode == 0 and len(lines) >= 2, done.stderr
+    begun = r"zray.get: 1,499 of 1,500 ready after 00:\d\d, about 00:00 left"
+    assert all(re.fullmatch(begun, line) for line in lines[:-1]), lines
+    assert re.fullmatch(r"zray.get: 1,500 of 1,500 ready after 00:\d\d", lines[-1])
+
+
+def test_lines_of_a_wait_are_seconds_apart(monkeypatch, capsys):
+    now = 100.0
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now)
+    lines = progress_bar.Lines(4_000)
+    for second in range(11):
+        now = 100.0 + second
+        lines.show(second * 100)
+    now = 3_800.0
+    lines.show(4_000)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "zray.get: 500 of 4,000 ready after 00:05, about 00:35 left",
+        "zray.get: 1,000 of 4,000 ready after 00:10, about 00:30 left",
+        "zray.get: 4,000 of 4,000 ready after 1:01:40",
+    ]
+
+
+def test_line_that_nobody_reads_is_no_failure(monkeypatch):
+    class Closed:
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(progress_bar, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress_bar, "sys", types.SimpleNamespace(stderr=Closed()))
+    progress_bar.Lines(2).show(1)
+
+
+def test_get_in_local_mode_takes_progress(tmp_path):
+    done = run_script(tmp_path, WAITS.replace("num_cpus=2", "local_mode=True").replace("time.sleep(60)", "1 / 0"))
+    assert done.returncode != 0 and "ZeroDivisionError" in done.stderr and "AttributeError" not in done.stderr
+    assert done.stdout.startswith("failed as it should"), done.stderr
 
 
 # --- tqdm ---

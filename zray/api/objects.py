@@ -47,7 +47,8 @@ def get(
         object_refs: a ref or a list of refs.
         timeout: seconds; 0 looks and does not wait; None waits without limit.
         writable: return copies of arrays that may be written to.  Default: False.
-        progress: True or "text" shows a bar on a terminal and in a notebook.  Default: None, no bar.
+        progress: True or "text" shows a bar on a terminal and in a notebook, elsewhere a line each 5 s.  Default:
+            None, nothing.
 
     Returns:
         The value, or a list of values in the order of the refs.
