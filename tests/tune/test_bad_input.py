@@ -136,6 +136,7 @@ def test_scheduler_of_a_program_has_arguments_of_its_own():
         ({"stop": 3}, TypeError, "stop is a dict, a function of"),
         ({"resources_per_trial": {"cpu": "two"}}, tune.TuneError, "The amount of 'cpu' of a trial is a number"),
         ({"resources_per_trial": {"cpus": 2}}, tune.TuneError, "Did you mean 'cpu'"),
+        ({"resources_per_trial": {"gpu": 999}}, tune.TuneError, r"has {GPU: \d+}\.  Ask for less"),
         ({"callbacks": tune.Callback()}, TypeError, "callbacks is a list of tune.Callback, not Callback"),
         ({"keep_checkpoints_num": -1}, ValueError, "num_to_keep is at least 1"),
         ({"resume": "maybe"}, ValueError, "resume is True, False or one of"),

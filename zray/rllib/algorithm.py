@@ -21,6 +21,7 @@ from .env.multi_agent_env import MultiAgentEnv
 from .environments import EnvContext, Limited, check_spaces, make_environment, name_of, portable
 from .global_random import Streams
 from .groups import Batch, Episode
+from .keywords import ABOUT_THE_PAST, check_keywords, check_scaling
 from .limits import level_of
 from .lives import close_all
 from .model_keys import check_keys, refuse_absent
@@ -369,7 +370,7 @@ class Algorithm(Counts, Views, Checkpoints, Trainable):
         explore: bool | None = None,
         policy_id: str = "default_policy",
         full_fetch: bool = False,
-        **ignored: Any,
+        **former: Any,
     ) -> Any:
         """Return the action for an observation.
 
@@ -380,9 +381,17 @@ class Algorithm(Counts, Views, Checkpoints, Trainable):
             explore: whether it is drawn; False: the most likely one.  None: the option `explore`.
             policy_id: the policy, where there are several.
             full_fetch: whether (action, next state, info) is returned; so it is for a recurrent model.
+            former: keywords of Ray without effect, as prev_action.
+
+        Raises:
+            TypeError: Ray has no such keyword.
+            NotImplementedError: a keyword of Ray asks for what is absent.
         """
-        del ignored
         policy = self.get_policy(policy_id)
+        if former:
+            call = "compute_single_action"
+            rest = check_scaling(call, former, getattr(policy, "distribution", None), self.config)
+            check_keywords(call, rest, ABOUT_THE_PAST, input_dict="Give the observation, and state.")
         is_drawn = self.config["explore"] if explore is None else explore
         found = policy.act_with(observation, state or policy.get_initial_state(), is_drawn, self.rng, full_fetch)
         return found if full_fetch or policy.has_state else found[0]

@@ -12,6 +12,7 @@ import torch
 from ..tune.saving import complete_save
 from .devices import on_cpu
 from .global_random import Streams
+from .keywords import check_keywords
 from .other_environments import differing
 from .spellings import logger
 from .weight_files import FILE, blanks, check_finite_parts, read_modules, write_weights
@@ -239,13 +240,13 @@ class Checkpoints:
         self.streams.states = Streams(_whole(next(parts))).states
         self.rollouts.reseed(_whole(next(parts)))
 
-    def export_policy_model(self: Any, export_dir: str, policy_id: str = "default_policy", **ignored: Any) -> None:
+    def export_policy_model(self: Any, export_dir: str, policy_id: str = "default_policy", onnx: Any = None) -> None:
         """Write the model of a policy as `model.pt` into a folder, which is made."""
-        self.get_policy(policy_id).export_model(export_dir)
+        self.get_policy(policy_id).export_model(export_dir, onnx)
 
-    def export_policy_checkpoint(self: Any, export_dir: str, policy_id: str = "default_policy", **ignored: Any) -> None:
+    def export_policy_checkpoint(self: Any, export_dir: str, policy_id: str = "default_policy", **former: Any) -> None:
         """Write a policy into a folder, which is made; `Policy.from_checkpoint` reads it."""
-        self.get_policy(policy_id).export_checkpoint(export_dir)
+        self.get_policy(policy_id).export_checkpoint(export_dir, **former)
 
     def export_model(self: Any, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
         """Write the policy, and return the folder of each form.
@@ -285,15 +286,27 @@ class Checkpoints:
         self.restore(path)
 
     @classmethod
-    def from_checkpoint(cls, path: Any) -> Any:
+    def from_checkpoint(cls, path: Any = None, *, checkpoint: Any = None, **former: Any) -> Any:
         """Make the algorithm of the checkpoint in the folder `path`; the next iterations are those after the save.
 
         Its class is that of the saved algorithm.  A class of the program that is called, as `My.from_checkpoint`, is
-        used in any case.
+        used in any case.  `checkpoint` is Ray's name of `path`, which may be a Checkpoint too.
 
         Raises:
             ValueError: the checkpoint cannot be read, or its class cannot be had.
+            NotImplementedError: some of the policies are asked for.
         """
+        instead = "Build the algorithm, and take weights: algo.set_weights(other.get_weights([...]))."
+        check_keywords(
+            "from_checkpoint",
+            former,
+            policy_ids=instead,
+            policy_mapping_fn=instead,
+            policies_to_train=instead,
+        )
+        path = checkpoint if path is None else path
+        if path is None:
+            raise TypeError("from_checkpoint takes the path of a checkpoint.")
         folder = str(getattr(path, "path", path))
         state = read_state(folder)
         found = class_of(state, cls)

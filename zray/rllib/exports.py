@@ -7,6 +7,8 @@ import pickle
 from collections.abc import Collection
 from typing import Any
 
+from .keywords import check_keywords
+
 __all__ = ["Exports"]
 
 POLICY = "policy_state.pkl"
@@ -15,17 +17,29 @@ POLICY = "policy_state.pkl"
 class Exports:
     """Writes a policy, or its model, into a folder, and reads policies."""
 
-    def export_checkpoint(self: Any, export_dir: str, *args: Any, **ignored: Any) -> None:
-        """Write the policy into a folder, which is made; `Policy.from_checkpoint` reads it."""
+    def export_checkpoint(self: Any, export_dir: str, filename_prefix: Any = None, **former: Any) -> None:
+        """Write the policy into a folder, which is made; `Policy.from_checkpoint` reads it.
+
+        Raises:
+            NotImplementedError: another form, or another state, is asked for.
+        """
         import cloudpickle
 
-        del args, ignored
+        del filename_prefix
+        if former.get("checkpoint_format") == "cloudpickle":
+            del former["checkpoint_format"]
+        check_keywords(
+            "export_checkpoint",
+            former,
+            checkpoint_format="algo.save(folder) writes weights in msgpack.",
+            policy_state="Call set_state(state) of the policy first.",
+        )
         os.makedirs(export_dir, exist_ok=True)
         with open(os.path.join(export_dir, POLICY), "wb") as file:
             cloudpickle.dump(self, file)
 
     @staticmethod
-    def from_checkpoint(checkpoint: Any, policy_ids: Collection[str] | None = None, **ignored: Any) -> Any:
+    def from_checkpoint(checkpoint: Any, policy_ids: Collection[str] | None = None, **former: Any) -> Any:
         """The policy of a folder of `export_checkpoint`; of an algorithm's checkpoint: its policies, by name.
 
         Args:
@@ -34,7 +48,7 @@ class Exports:
         """
         from .algorithm import Algorithm
 
-        del ignored
+        check_keywords("Policy.from_checkpoint", former)
         folder = os.fspath(getattr(checkpoint, "path", checkpoint))
         if os.path.exists(os.path.join(folder, POLICY)):
             with open(os.path.join(folder, POLICY), "rb") as file:
@@ -47,18 +61,19 @@ class Exports:
         finally:
             algo.stop()
 
-    def export_model(self: Any, export_dir: str, *args: Any, **ignored: Any) -> None:
+    def export_model(self: Any, export_dir: str, onnx: Any = None) -> None:
         """Write the model as `model.pt` into a folder, which is made: `torch.load(path, weights_only=False)`.
 
         Raises:
-            NotImplementedError: the policy is a vector of numbers, as that of ES.
+            NotImplementedError: the policy is a vector of numbers, as that of ES; or a file of ONNX is asked for.
         """
+        instead = "Call torch.onnx.export(policy.model, ...)."
+        check_keywords("export_model", {"onnx": onnx}, onnx=instead)
         if not hasattr(self, "model"):
             raise NotImplementedError(
                 'This policy has no module of torch.  Take its numbers, get_weights()["theta"], or export_checkpoint.'
             )
         import torch
 
-        del args, ignored
         os.makedirs(export_dir, exist_ok=True)
         torch.save(self.model, os.path.join(export_dir, "model.pt"))

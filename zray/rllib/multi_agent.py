@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .agent_groups import AgentGroup, Life, reset_agents, step_agents
+from .environments import name_of
 from .groups import Batch
 from .limits import check_numbers
 from .playing import add_policies
@@ -224,6 +225,12 @@ class SeveralAgents:
                 "rollouts of several agents have a fixed length, and the value of the last state stands for the rest"
             )
             once("batch_mode", reason)
+        if not hasattr(env, "get_agent_ids"):
+            raise ValueError(
+                "The options policies and policy_mapping_fn are for several agents, and the environment "
+                f"{name_of(config['env'])} has one: leave them out, derive it from MultiAgentEnv, or wrap it by "
+                "make_multi_agent."
+            )
         specs = specs_of(config["policies"])
         mapping = config["policy_mapping_fn"]
         adapted = _adapted(mapping, list(specs))

@@ -16,7 +16,7 @@ from .model_keys import ReadKeys, refuse_absent
 from .networks import ActorCritic
 from .policy_calls import PolicyCalls
 from .small_networks import SmallNetwork
-from .spaces import OutsideSpace, check_finite, flat_size, misfit, one_hot
+from .spaces import OutsideSpace, check_finite, check_outputs, flat_size, misfit, one_hot
 
 __all__ = ["Policy"]
 
@@ -207,6 +207,7 @@ class Policy(PolicyCalls):
         if self.mask is not None and self.mask.nothing_allowed(row) is not None:
             raise OutsideSpace("The action_mask of the observation allows no action.")
         parameters, values, after = self.forward_states(self.filter(row), states)
+        check_outputs(parameters)
         if explore:
             actions, _ = self.draw(parameters, rng)
         else:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from .keywords import ABOUT_THE_PAST, check_keywords
 from .policy_views import PolicyViews
-from .spaces import check_finite
+from .spaces import check_finite, check_outputs
 
 __all__ = ["PolicyCalls"]
 
@@ -55,7 +56,7 @@ class PolicyCalls(PolicyViews):
         *args: Any,
         explore: bool = True,
         timestep: int | None = None,
-        **ignored: Any,
+        **former: Any,
     ) -> tuple[Any, list[np.ndarray], dict[str, np.ndarray]]:
         """Actions of observations, as the environment takes them.
 
@@ -68,7 +69,8 @@ class PolicyCalls(PolicyViews):
         Returns:
             Actions; states; and by name: "action_dist_inputs", "action_logp", "action_prob", "vf_preds".
         """
-        del args, timestep, ignored
+        del args, timestep
+        check_keywords("compute_actions", former, ABOUT_THE_PAST)
         parameters, values, after = self._outputs(obs_batch, state_batches)
         actions = self.draw(parameters, self.own_rng)[0] if explore else self.distribution.greedy(parameters)
         taken = [self.distribution.to_environment(each) for each in actions]
@@ -83,10 +85,11 @@ class PolicyCalls(PolicyViews):
         rows = self.filter(raw)
         states = state_batches or [np.stack([each] * len(rows)) for each in self.initial_state]
         found: tuple[Any, Any, list[np.ndarray]] = self.forward_states(rows, [np.asarray(each) for each in states])
+        check_outputs(found[0])
         return found
 
     def compute_log_likelihoods(
-        self: Any, actions: Any, obs_batch: Any, state_batches: list[Any] | None = None, *args: Any, **ignored: Any
+        self: Any, actions: Any, obs_batch: Any, state_batches: list[Any] | None = None, *args: Any, **former: Any
     ) -> np.ndarray:
         """Log probabilities of actions, or log densities, one for each observation.
 
@@ -97,7 +100,8 @@ class PolicyCalls(PolicyViews):
         Returns:
             An array of shape [observations].
         """
-        del args, ignored
+        del args
+        check_keywords("compute_log_likelihoods", former, (*ABOUT_THE_PAST, "actions_normalized", "in_training"))
         parameters, _, _ = self._outputs(obs_batch, state_batches)
         own = np.stack([self.distribution.from_environment(each) for each in actions])
         return self.log_probabilities(parameters, own)

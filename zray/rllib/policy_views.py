@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .exports import Exports
+from .keywords import ABOUT_THE_PAST, check_keywords
 from .views import Absent
 
 __all__ = ["PolicyViews"]
@@ -81,7 +82,7 @@ class PolicyViews(Exports):
         return RLModule(self).get_inference_action_dist_cls()
 
     def compute_actions_from_input_dict(
-        self: Any, input_dict: Any, explore: bool | None = None, timestep: int | None = None, **ignored: Any
+        self: Any, input_dict: Any, explore: bool | None = None, timestep: int | None = None, **former: Any
     ) -> Any:
         """Actions of a batch, as `compute_actions` gives them.
 
@@ -90,13 +91,14 @@ class PolicyViews(Exports):
             explore: whether actions are drawn; False: the most likely ones.  None: they are.
             timestep: accepted for Ray's programs.
         """
-        del timestep, ignored
+        del timestep
+        check_keywords("compute_actions_from_input_dict", former, ABOUT_THE_PAST)
         names = [f"state_in_{number}" for number in range(self.num_state_tensors())]
         states = [input_dict[name] for name in names] if names and names[0] in input_dict else None
         return self.compute_actions(input_dict["obs"], states, explore=explore is None or explore)
 
     def compute_single_action(
-        self: Any, obs: Any, state: list[Any] | None = None, *args: Any, explore: bool = True, **ignored: Any
+        self: Any, obs: Any, state: list[Any] | None = None, *args: Any, explore: bool = True, **former: Any
     ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
         """The action of an observation, as the environment takes it.
 
@@ -108,7 +110,8 @@ class PolicyViews(Exports):
         Returns:
             The action; the next state; and by name, as for `compute_actions`, the outputs of the model.
         """
-        del args, ignored
+        del args
+        check_keywords("compute_single_action", former, ABOUT_THE_PAST, input_dict="Give obs, and state.")
         found: tuple[Any, list[np.ndarray], dict[str, Any]] = self.act_with(
             obs, state or self.get_initial_state(), explore, self.own_rng, is_full=True
         )

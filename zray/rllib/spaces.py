@@ -13,6 +13,7 @@ from .environments import InvalidEnvironmentError
 __all__ = [
     "OutsideSpace",
     "batch",
+    "NotFiniteError",
     "check_finite",
     "check_form",
     "clip_action",
@@ -59,6 +60,23 @@ def check_finite(rows: np.ndarray, observations: Sequence[Any]) -> None:
         number = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
         which = f" {number} of {len(rows)}" if len(rows) > 1 else ""
         raise OutsideSpace(f"The observation{which} holds {not_finite_in_words(observations[number])}.")
+
+
+class NotFiniteError(RuntimeError):
+    """A loss, a gradient or an output of a model is NaN, or infinite."""
+
+
+def check_outputs(outputs: np.ndarray) -> None:
+    """Look at the outputs of a model, from which actions are taken.
+
+    Raises:
+        NotFiniteError: one of them is NaN.  Minus infinity is that of an action that is not possible.
+    """
+    if np.isnan(outputs).any():
+        raise NotFiniteError(
+            "The outputs of the model hold NaN, and give no action.  Look at the weights and at the model's layers, or "
+            "restore an earlier checkpoint."
+        )
 
 
 def holds_no_number(observation: Any) -> bool:

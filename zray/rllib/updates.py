@@ -8,16 +8,14 @@ from typing import Any
 
 import torch
 
+from .spaces import NotFiniteError
+
 __all__ = ["NotFiniteError", "check_gradients", "descend"]
 
 _ADVICE = (
     "The weights are as they were before this step.  Make rewards and observations smaller (clip_rewards, "
     "observation_filter), or give a smaller lr or grad_clip."
 )
-
-
-class NotFiniteError(RuntimeError):
-    """A loss or a gradient is NaN or infinite."""
 
 
 def descend(

@@ -10,10 +10,11 @@ import numpy as np
 
 from .boxes import BoxActions
 from .filters import filter_of
+from .keywords import ABOUT_THE_PAST, check_keywords
 from .masks import LOWEST, mask_of
 from .model_keys import ReadKeys
 from .policy_views import PolicyViews
-from .spaces import OutsideSpace, check_finite, flat_size, misfit, one_hot
+from .spaces import OutsideSpace, check_finite, check_outputs, flat_size, misfit, one_hot
 from .views import Absent
 
 __all__ = ["VectorPolicy"]
@@ -146,8 +147,9 @@ class VectorPolicy(PolicyViews):
         """The action for one observation, as the environment takes it."""
         raw = self.flatten(observation)
         check_finite(np.asarray(raw).reshape(1, -1), [observation])
-        row = self.filter(raw)
-        return self.to_action(self.forward(row), rng if explore else None)
+        outputs = self.forward(self.filter(raw))
+        check_outputs(outputs)
+        return self.to_action(outputs, rng if explore else None)
 
     def act_with(
         self, observation: Any, state: list[Any], explore: bool, rng: np.random.Generator, is_full: bool = False
@@ -156,10 +158,11 @@ class VectorPolicy(PolicyViews):
         return self.act(observation, explore, rng), [], {}
 
     def compute_actions(
-        self, obs_batch: Any, state_batches: Any = None, *args: Any, explore: bool = True, **ignored: Any
+        self, obs_batch: Any, state_batches: Any = None, *args: Any, explore: bool = True, **former: Any
     ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
         """Actions of observations, as the environment takes them; no state, and no other output."""
-        del state_batches, args, ignored
+        del state_batches, args
+        check_keywords("compute_actions", former, ABOUT_THE_PAST)
         actions = [self.act(each, explore, self.own_rng) for each in obs_batch]
         return np.asarray(actions), [], {}
 

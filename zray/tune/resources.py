@@ -182,7 +182,8 @@ def too_large(request: PlacementGroupFactory, nodes: list[dict[str, float]]) -> 
             own = _listed({name: sum(node.get(name, 0) for node in nodes) for name in request.required_resources})
             where = f"its bundles ask for {_listed(request.required_resources)}, and the {len(nodes)} nodes have"
     unknown = [name for name in request.required_resources if not any(name in node for node in nodes)]
-    hint = nearest(unknown[0], ("cpu", "gpu", "memory", "extra_cpu", "extra_gpu")) if unknown else ""
+    names = ("cpu", "gpu", "memory", "extra_cpu", "extra_gpu")
+    hint = nearest(unknown[0], names) if unknown and unknown[0].casefold() not in names else ""
     return f"{what}: {where} {own}.{hint}  Ask for less (resources_per_trial, with_resources), or join a larger node."
 
 
