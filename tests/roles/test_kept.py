@@ -11,7 +11,7 @@ from zray import roles
 from zray.roles.gcs import GcsShard
 from zray.roles.gcs.chain import ChainMember
 from zray.roles.global_scheduler import GlobalScheduler
-from zray.roles.kept import Latest, bounds_of, left_of, wholes_of
+from zray.roles.kept import Latest, bounds_of, exceeded_bounds_of, left_of, wholes_of
 from zray.roles.monitor import Monitor
 from zray.roles.object_manager import ObjectManager
 
@@ -90,6 +90,28 @@ def test_limits_are_those_that_constants_have_now(whole, monkeypatch):
     assert ("Whole.records[two].calls", 1, 1) in list(bounds_of(whole))
 
 
+def test_parts_that_may_be_replaced_are_those_of_now(whole):
+    holder = type("Holder", (), {"__module__": "zray.roles.test_kept", "LASTING": {"part": ...}})()
+    holder.part = Part(whole)
+    before, holder.part.first[1] = left_of(holder, "OF_JOBS"), 1
+    assert "Holder.part.first" not in before and left_of(holder, "OF_JOBS")["Holder.part.first"] == {1: 1}
+    holder.part = Part(whole)
+    assert "Holder.part.first" not in left_of(holder, "OF_JOBS")
+
+
+def test_exceeded_bounds_are_those_with_more_than_their_limits(whole):
+    assert list(exceeded_bounds_of(whole)) == []
+    whole.records["two"].calls += [2, 3]
+    whole.part.second += "def"
+    whole.part.size = 6
+    whole.records["two"].part = Part(whole)
+    assert sorted(exceeded_bounds_of(whole)) == [
+        ("Whole.part.second", 6, 5),
+        ("Whole.part.size", 6, 5),
+        ("Whole.records[two].calls", 3, 2),
+    ]
+
+
 def test_tables_that_are_not_empty_are_left(whole):
     whole.records["two"].calls.clear()
     assert left_of(whole, "PASSING") == {"Whole.records": whole.records, "Whole.records[01].calls": [1]}
@@ -127,10 +149,8 @@ def tables_in(part, met):
 @pytest.mark.parametrize("make", ROLES)
 def test_something_is_said_of_each_table_that_is_empty_at_first(make):
     role = make()
-    rows = [
-        (whole if part is None else part, get) for _, whole, rows in wholes_of(role) for _, part, _, get, _ in rows[0]
-    ]
-    said = {id(get(part)) for part, get in rows}
+    rows = [(whole if row.part is None else row.part, row) for _, whole, rows in wholes_of(role) for row in rows.whole]
+    said = {id(row.get(part)) for part, row in rows}
     found = {where for where, table in tables_in(role, set()) if not table and id(table) not in said}
     excepted = {name.replace("Role.", f"{type(role).__name__}.") for name in UNSAID}
     unsaid = sorted(found - excepted)

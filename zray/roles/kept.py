@@ -29,9 +29,39 @@ from typing import Any, TypeVar
 
 Bound = tuple[str, int, int]  # what, how much there is, how much there may be
 Get = Callable[[Any], Any]
-# A path, the part there (None: the object itself), and what is said: kind, how to get it, how to get its limit.
-Row = tuple[str, Any, str, Get, Get | None]
-Rows = tuple[list[Row], list[Row], list[Row]]  # all; those with limits; those where what is there says more
+
+
+class Row:
+    """A declared table or count: of which part (None: the object itself), its kind, how to get it and its limit."""
+
+    __slots__ = ("get", "is_counted", "kind", "limit", "name", "part")
+
+    def __init__(self, name: str, part: Any, kind: str, count: Get | None, limit: Get | None) -> None:
+        self.name, self.part, self.kind, self.limit = name, part, kind, limit
+        self.is_counted = count is not None
+        self.get: Get = count or attrgetter(name)
+
+    def of(self, part: Any, path: str) -> Row:
+        """Return the row of a part at a path from the object."""
+        row = Row.__new__(Row)
+        row.name, row.part, row.kind, row.limit = f"{path}{self.name}", part, self.kind, self.limit
+        row.get, row.is_counted = self.get, self.is_counted
+        return row
+
+
+class Rows:
+    """The rows of an object and of its lasting parts."""
+
+    __slots__ = ("counted", "held", "limited", "plain", "values", "whole")
+
+    def __init__(self, whole: list[Row], held: list[Row]) -> None:
+        self.whole = tuple(whole)
+        self.held = tuple(held)  # those whose values declare rows too
+        self.limited = tuple(row for row in whole if row.limit is not None)
+        self.counted = tuple(row for row in self.limited if row.is_counted)
+        self.plain = tuple(row for row in self.limited if not row.is_counted)
+        # All tables at once: nearly all are empty, and one call finds that.
+        self.values = attrgetter("__class__", *(row.name for row in self.plain))
 
 
 def _size(value: Any) -> int:
@@ -54,16 +84,16 @@ def _limit(cls: type, most: Any) -> Get | None:
 
 @cache
 def _declared(cls: type) -> Rows:
-    rows: Rows = ([], [], [])
+    rows: list[Row] = []
+    held: list[Row] = []
     for base in cls.__mro__:
         for kind in ("PASSING", "OF_JOBS", "LASTING"):
             for names, said in vars(base).get(kind, {}).items():
                 count, most = said if isinstance(said, tuple) else (None, said)
                 for name in names.split() if count is None else (names,):
-                    row = (name, None, kind, _largest(count) if count else attrgetter(name), _limit(base, most))
-                    for each in (rows[0], *([rows[1]] if row[4] else ()), *([rows[2]] if most is ... else ())):
-                        each.append(row)
-    return rows
+                    rows.append(Row(name, None, kind, _largest(count) if count else None, _limit(base, most)))
+                    held += rows[-1:] if most is ... else ()
+    return Rows(rows, held)
 
 
 def _rows_of(whole: Any) -> Rows:
@@ -72,60 +102,79 @@ def _rows_of(whole: Any) -> Rows:
     if attributes is None:
         return _declared(whole.__class__)
     if "_rows" not in attributes:
-        found: Rows = ([], [], [])
+        rows: list[Row] = []
+        held: list[Row] = []
         parts, met = [("", whole)], {id(whole)}
         for path, part in parts:
-            for rows, more in zip(found, _declared(part.__class__), strict=True):
-                rows += [(f"{path}{row[0]}", None if part is whole else part, *row[2:]) for row in more]
+            declared = _declared(part.__class__)
+            there = None if part is whole else part
+            rows += [row.of(there, path) for row in declared.whole]
+            held += [row.of(there, path) for row in declared.held]
+            met |= {id(getattr(part, row.name)) for row in declared.held}  # may be replaced
             for name, value in getattr(part, "__dict__", {}).items():
                 # Not another role, as the one that has the part.
                 if id(value) not in met and "zray.roles." in type(value).__module__ and not hasattr(value, "bounds"):
                     met.add(id(value))
                     parts.append((f"{path}{name}.", value))
-        attributes["_rows"] = found
+        attributes["_rows"] = Rows(rows, held)
     return attributes["_rows"]  # type: ignore[no-any-return]
 
 
 def wholes_of(root: Any) -> Iterator[tuple[tuple[Any, ...], Any, Rows]]:
     """Yield (path, object, rows) of a role, of transient parts, and of the records in the role's tables.
 
-    A path is in parts: nearly nobody needs its text.
+    A path is (path before, name, key or nothing): nearly nobody needs its text.
     """
     found: list[tuple[tuple[Any, ...], Any]] = [((type(root).__name__,), root)]
     for path, whole in found:
         rows = _rows_of(whole)
         yield path, whole, rows
-        for name, part, _, get, _ in rows[2]:
-            value = get(whole if part is None else part)
+        for row in rows.held:
+            value = row.get(whole if row.part is None else row.part)
             if isinstance(value, dict):
-                found += [((*path, ".", name, "[", key, "]"), each) for key, each in value.items()]
+                found += [((path, row.name, key), each) for key, each in value.items()]
             elif value is not None:
-                found.append(((*path, ".", name), value))
+                found.append(((path, row.name), value))
 
 
-def _text_of(*path: Any) -> str:
-    return "".join(part.hex() if type(part) is bytes else str(part) for part in path)
+def _text_of(path: tuple[Any, ...]) -> str:
+    if len(path) == 1:
+        return str(path[0])
+    before, name, *keys = path
+    inside = "".join(f"[{key.hex() if type(key) is bytes else key}]" for key in keys)
+    return f"{_text_of(before)}.{name}{inside}"
 
 
-def bounds_of(root: Any, *, broken: bool = False) -> Iterator[Bound]:
-    """Yield the bounds of a role and its parts.  broken: only exceeded bounds."""
+def bounds_of(root: Any) -> Iterator[Bound]:
+    """Yield the bounds of a role and its parts."""
     for path, whole, rows in wholes_of(root):
-        for name, part, _, get, limit in rows[1]:
-            there = whole if part is None else part
-            count = _size(get(there))
-            # Nearly all tables are empty: their limits are not asked for.
-            if (count or not broken) and limit is not None and (most := limit(there)) is not None:
-                if not broken or count > _size(most):
-                    yield _text_of(*path, ".", name), count, _size(most)
+        for row in rows.limited:
+            there = whole if row.part is None else row.part
+            if row.limit is not None and (most := row.limit(there)) is not None:
+                yield _text_of((path, row.name)), _size(row.get(there)), _size(most)
+
+
+def exceeded_bounds_of(root: Any) -> Iterator[Bound]:
+    """Yield the exceeded bounds of a role and its parts."""
+    for path, whole, rows in wholes_of(root):
+        values = rows.values(whole)[1:] if rows.plain else ()
+        filled = [(row, _size(value)) for row, value in zip(rows.plain, values, strict=True) if value]
+        for row in rows.counted:
+            if count := row.get(whole if row.part is None else row.part):
+                filled.append((row, count))
+        for row, count in filled:
+            most = row.limit(whole if row.part is None else row.part)  # type: ignore[misc]
+            if most is not None and count > _size(most):
+                yield _text_of((path, row.name)), count, _size(most)
 
 
 def left_of(root: Any, kind: str) -> dict[str, Any]:
     """Return the non-empty tables of a kind, by path."""
     return {
-        _text_of(*path, ".", name): value
+        _text_of((path, row.name)): value
         for path, whole, rows in wholes_of(root)
-        for name, part, its, get, _ in rows[0]
-        if its == kind and (value := get(whole if part is None else part))
+        for row in rows.whole
+        if row.kind == kind and (value := row.get(whole if row.part is None else row.part))
     }
 
 

@@ -11,7 +11,7 @@ from ..ids import is_put, task_of
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import TaskRecord, parents_of
-from ..roles.kept import bounds_of, left_of
+from ..roles.kept import exceeded_bounds_of, left_of
 from ..roles.local_scheduler.groups.bundles import COMMITTED
 from ..roles.local_scheduler.tasks.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
@@ -51,17 +51,21 @@ class Checkers:
 
     # --- after each turn ---
 
+    def is_due(self, turns: int, every: int = 1) -> bool:
+        """Return whether a check is due after so many turns of a node or runs of a process."""
+        return turns % (every * self.world.options.check_every) == 0
+
     def after_turn(self, node: Node) -> None:
         """Invariants of every role; the number of workers."""
         self.actor_ids.update(node.scheduler.calls.actors)
-        if node.turns % self.world.options.check_every == 0:
+        if self.is_due(node.turns):
             for address in node.touched:
                 node.roles[address].check_everything()
                 node.unmeasured[address] = None
             self.shard_turns += any(name in node.touched for name in self.world.shards.names)
             node.touched.clear()
             self.lineage_suffices()
-        if node.turns % (BOUNDS_EVERY * self.world.options.check_every) == 0:
+        if self.is_due(node.turns, BOUNDS_EVERY):
             for address in node.unmeasured:
                 self.bounds_are_kept(address, node.roles[address])
             node.unmeasured.clear()
@@ -72,24 +76,21 @@ class Checkers:
             self.actors_are_served_once()
         if node.name == self.world.heads.name:
             self.verdicts_come_after_fences(self.world.heads.monitor)
-        pool = node.scheduler.pool
-        has_limited_waits = not PROGRAMS_WITH_LIMITED_WAITS.isdisjoint(self.world.options.programs)
-        limit = 2 * pool.cpus + 4 + (LIMITED_MAX if has_limited_waits else 0)
-        workers = [
-            process
-            for process in node.processes.values()
-            if process.kind == "worker" and process.is_alive and not (process.actor_id or process.is_host)
-        ]
-        if len(workers) > self.workers_max:
-            self.workers_max = len(workers)
+        workers = 0
+        for process in node.processes.values():
+            if process.kind == "worker" and process.is_alive and not (process.actor_id or process.is_host):
+                workers += 1
+        if workers > self.workers_max:
+            self.workers_max = workers
         # Tasks of other nodes, waiting actors, tasks of several environments, and tasks that wait for tasks in groups
         # may need more workers (start_beyond_cap).  So may they on the last remaining node: those workers end when
         # idle.
-        names = self.world.options.programs
-        has_one = "environments" not in names and not any(name.startswith("groups") for name in names)
-        if has_one and node.scheduler.is_embedded and not node.scheduler.calls.actors and not self.had_actors:
-            dying = len(node.is_dying)
-            assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"
+        if node.scheduler.is_embedded and not node.scheduler.calls.actors and not self.had_actors:
+            names = self.world.options.programs
+            limit = 2 * node.scheduler.pool.cpus + 4 + len(node.is_dying)
+            limit += 0 if PROGRAMS_WITH_LIMITED_WAITS.isdisjoint(names) else LIMITED_MAX
+            if "environments" not in names and not any(name.startswith("groups") for name in names):
+                assert workers <= limit, f"{workers} workers on {node.name}, at most {limit} allowed"
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
 
     def what_is_held_back_does_not_grow(self, node: Node) -> None:
@@ -118,12 +119,12 @@ class Checkers:
     def after_run(self, process: Process) -> None:
         """The sizes of a process's tables."""
         process.runs += 1
-        if process.runs % (BOUNDS_EVERY * self.world.options.check_every) == 0:
+        if self.is_due(process.runs, BOUNDS_EVERY):
             self.bounds_are_kept(process.address, process.client, process.executor)
 
     def bounds_are_kept(self, address: str, *roles: Any) -> None:
         """Check that all tables and queues of a role, or of a process, are within their limits."""
-        for what, count, count_max in (bound for role in roles for bound in bounds_of(role, broken=True)):
+        for what, count, count_max in (bound for role in roles for bound in exceeded_bounds_of(role)):
             raise AssertionError(f"{count} {what} at {address}, at most {count_max} allowed")
 
     def actors_are_served_once(self) -> None:
@@ -182,12 +183,11 @@ class Checkers:
         shards = {shard.address: shard for shard in self.world.shards.authorities()}
         for shard in shards.values():
             self.actor_ids.update(shard.homes.homes)  # some are created and end with their driver in one turn
-        records = {
-            task_id: record
-            for shard in shards.values()
-            for task_id, record in shard.tasks.records.items()
-            if len(names) == 1 or names[shard_of(task_id, len(names))] == shard.address
-        }
+        records: dict[bytes, TaskRecord] = {}
+        for shard in shards.values():
+            for task_id, record in shard.tasks.records.items():
+                if len(names) == 1 or names[shard_of(task_id, len(names))] == shard.address:
+                    records[task_id] = record
         unsaid = self.unsaid_words(shards.values())
         missing: list[tuple[bytes, bytes]] = []
         for task_id, record in records.items():
@@ -195,14 +195,14 @@ class Checkers:
                 continue
             for object_id in parents_of(record.spec):
                 parent = task_of(object_id)
-                if parent in unsaid and shard_of(parent, len(names)) != shard_of(task_id, len(names)):
+                known = records.get(parent)
+                if known is not None and known.spec is not None or is_put(object_id) or parent in self.actor_ids:
                     continue
                 if len(names) > 1 and names[shard_of(parent, len(names))] not in shards:
                     continue  # all remaining replicas are only logs, for now
-                if not is_put(object_id) and parent not in self.actor_ids:
-                    known = records.get(parent)
-                    if known is None or known.spec is None:
-                        missing.append((task_id, parent))
+                is_across = shard_of(parent, len(names)) != shard_of(task_id, len(names))
+                if not (is_across and parent in unsaid):
+                    missing.append((task_id, parent))
         under_way = self.world.shards.records_under_way() if missing and len(names) > 1 else set()
         kept = self.kept_by_the_living(records, shards.values()) if missing else set()
         for task_id, parent in missing:

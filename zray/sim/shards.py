@@ -28,7 +28,7 @@ from ..roles.replica_effects import (
 from ..roles.services import Services
 from ..wire.gcs import RecordTasks
 from ..wire.hosting import HostedReplica
-from .checkers import nothing_left
+from .checkers import BOUNDS_EVERY, nothing_left
 from .cuts import GUEST
 from .heads import Disk
 from .node import Node
@@ -74,8 +74,11 @@ class ShardHost(Node):
                 self.world.call_later(0.0, self.world.shards.ends_itself, self)
 
     def check(self) -> None:
-        self.member.check_everything()
-        self.world.checkers.bounds_are_kept(self.member.address, self.member)
+        checkers = self.world.checkers
+        if checkers.is_due(self.turns):
+            self.member.check_everything()
+        if checkers.is_due(self.turns, BOUNDS_EVERY):
+            checkers.bounds_are_kept(self.member.address, self.member)
         self.world.shards.check_order()
 
 

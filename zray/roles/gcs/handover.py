@@ -33,7 +33,7 @@ PARTS_AHEAD = 2
 class Handover:
     """The handover of a member."""
 
-    PASSING = {"_pages _later fresh": None}
+    PASSING = {"_pages _later fresh": None, "_coming": ...}
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member

@@ -444,24 +444,31 @@ class TaskTable:
         kept_for = self.keeping.kept_for if self.keeping is not None else {}
         dependents = {task_id: len(shards) for task_id, shards in kept_for.items()}
         once: dict[bytes, int] = {}
+        places: list[int] = []
+        weight = 0
         for record in self.records.values():
-            if record.spec is not None:
-                for object_id in parents_of(record.spec):
-                    task_id = task_of(object_id)
+            spec = record.spec
+            if spec is None:
+                continue
+            if parents := parents_of(spec):
+                runs_once = is_once(spec)
+                for task_id in map(task_of, parents):
                     dependents[task_id] = dependents.get(task_id, 0) + 1
-                    if is_once(record.spec):
+                    if runs_once:
                         once[task_id] = once.get(task_id, 0) + 1
+            if type(spec) is not Flushed:
+                weight += weight_of(spec) if self.is_weighed else 0  # type: ignore[arg-type]
+            elif spec.place != NOWHERE:
+                places.append(spec.place)
         assert self.once == once, "dependents that run once only do not add up"
         for task_id, record in self.records.items():
             assert record.dependents == dependents.get(task_id, 0), "dependents do not add up"
             assert record.holder or record.dependents or record.objects, "a record that nothing keeps"
-            for item in (record.objects or {}).values():
-                assert item.subscribers.keys() <= item.holders.keys(), "a node waits for what it does not hold"
+            for item in record.objects.values() if record.objects else ():
+                if item.subscribers:
+                    assert item.subscribers.keys() <= item.holders.keys(), "a node waits for what it does not hold"
                 assert item.holders or self._stays(item, record), "copies of what nobody holds, kept for nothing"
-        specs = [record.spec for record in self.records.values()]
-        weight = sum(weight_of(spec) for spec in specs if type(spec) is TaskSpec) if self.is_weighed else 0
         assert self.weight == weight, "weight of specs"
-        places = [spec.place for spec in specs if type(spec) is Flushed and spec.place != NOWHERE]
         assert len(set(places)) == len(places) == sum(self.pages.values()), "specs in the store do not add up"
         assert {place >> PLACE_BITS for place in places} == self.pages.keys(), "pages do not add up"
         assert self.makers.keys() <= self.records.keys(), "makers of tasks that nobody knows"
