@@ -115,6 +115,7 @@ def on_disk(monkeypatch):
 @pytest.fixture(scope="session", autouse=True)
 def warm_starts():
     """Sessions of this process start from a process that has their modules; not with ZRAY_WARM=0."""
+    from tests.warm_commands import commands
     from tests.warm_starts import WarmStarts, is_on
 
     if not is_on():
@@ -123,6 +124,7 @@ def warm_starts():
     starts = WarmStarts()
     yield
     starts.end()
+    commands.end()
 
 
 @pytest.fixture

@@ -1,21 +1,19 @@
 """`zray` as a user runs it, in a process of its own."""
 
 import json
-import subprocess
 import sys
 
 from tests.scripts import ROOT, environment
+from tests.warm_commands import commands
 
 
 def command_line(*arguments):
     return [sys.executable, "-m", "cli.main", *arguments]
 
 
-def zray(*arguments, timeout_s=40):
+def zray(*arguments, timeout_s=40, cwd=ROOT, env=None):
     """Run a command to its end; the result has stdout, stderr and returncode."""
-    return subprocess.run(
-        command_line(*arguments), env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=timeout_s
-    )
+    return commands.run(command_line(*arguments), env=env or environment(), cwd=cwd, timeout=timeout_s)
 
 
 def statuses():

@@ -28,15 +28,11 @@ def start(*arguments, **how):
 def started(*arguments, token="", text=None, cwd=ROOT):
     """The same; all that it said."""
     variables = {**environment(), **({"ZRAY_TOKEN": token} if token else {})}
-    done = subprocess.run(
-        command_line("start", *arguments),
-        env=variables,
-        cwd=cwd,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=40,
-    )
+    if text is None:
+        done = zray("start", *arguments, env=variables, cwd=cwd)
+    else:
+        how = {"env": variables, "cwd": cwd, "capture_output": True, "text": True, "timeout": 40}
+        done = subprocess.run(command_line("start", *arguments), input=text, **how)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -23,8 +23,7 @@ def job(nothing_left):
         address = zray.get_runtime_context().gcs_address
 
         def run(command, *arguments, status=0):
-            line = [*command_line("job", command), "--address", address, *arguments]
-            done = subprocess.run(line, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=60)
+            done = zray_command("job", command, "--address", address, *arguments, timeout_s=60)
             assert done.returncode == status, done.stderr
             assert "Traceback" not in done.stderr
             return done
@@ -35,9 +34,7 @@ def job(nothing_left):
 
 @pytest.mark.parametrize("command", ["submit", "status", "stop", "logs", "list", "delete"])
 def test_help_of_a_command_is_no_failure(command):
-    done = subprocess.run(
-        command_line("job", command, "--help"), env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    done = zray_command("job", command, "--help", timeout_s=60)
     assert (done.returncode, done.stderr) == (0, "") and "Usage: " in done.stdout
 
 

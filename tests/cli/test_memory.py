@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,8 +14,7 @@ from zray.cluster_utils import Cluster
 
 
 def run(*arguments):
-    command = [sys.executable, "-m", "zray.cli.main", "memory", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return command("memory", *arguments, timeout_s=60)
 
 
 def test_values_are_shown_by_place_and_one_by_one(start):

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 
 import zray
 from tests.browser import CUT, look_at, needs_chromium
+from tests.cli.commands import zray as command
 from tests.gates import until
 from zray.api.run_records import read_run
 from zray.store.event_ring import Event, Kind, Outcome, RingContent
@@ -23,8 +22,7 @@ DRAWN = "root.dataset.drawn || root.dataset.error"
 
 
 def run(*arguments, **options):
-    command = [sys.executable, "-m", "zray.cli.main", "report", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    return command("report", *map(str, arguments), timeout_s=60, **options)
 
 
 @zray.remote

@@ -2,22 +2,19 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 
 import pytest
 import yaml
 
 import zray
+from tests.cli.commands import zray as command
 from tests.gates import until
-from tests.scripts import ROOT, environment
 from zray.util import state
 
 
 def run(*arguments, status=0):
-    command = [sys.executable, "-m", "cli.main", *arguments]
-    done = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = command(*arguments, timeout_s=60)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -2,15 +2,13 @@
 
 import gzip
 import json
-import subprocess
-import sys
 
 import zray
+from tests.cli.commands import zray as command
 
 
 def run(*arguments, **options):
-    command = [sys.executable, "-m", "zray.cli.main", "timeline", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    return command("timeline", *arguments, timeout_s=60, **options)
 
 
 @zray.remote
