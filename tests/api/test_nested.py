@@ -1,6 +1,7 @@
 """Tasks that submit tasks and wait for them: no deadlock, no flood of processes."""
 
 import os
+import time
 
 import numpy as np
 import pytest
@@ -73,6 +74,20 @@ def test_fifty_levels_on_one_cpu_in_few_processes(start):
     start(num_cpus=1)
     pids = zray.get(descend.remote(50))
     assert len(pids) == 51
+    assert len(set(pids)) <= 2 * 1 + 4
+
+
+def test_tasks_that_sleep_inside_waits_are_in_few_processes(start):
+    """The waits below a task that runs inside a wait are no waits of the task: its CPU is not lent while it sleeps."""
+
+    @zray.remote
+    def descend_slowly(depth):
+        time.sleep(0.1 if depth > 5 else 0.6)  # longer than two looks at the process's use of its core
+        return [os.getpid(), *(zray.get(descend_slowly.remote(depth - 1)) if depth else ())]
+
+    start(num_cpus=1)
+    pids = zray.get(descend_slowly.remote(9), timeout=40)
+    assert len(pids) == 10
     assert len(set(pids)) <= 2 * 1 + 4
 
 

@@ -31,6 +31,7 @@ class Waiting:
         self.client = runtime.client
         self.blocked = 0  # waits for which a worker has lent its CPU
         self.looked_for: list[list[bytes]] = []  # ids of wait() calls that do not block a worker
+        self.lent_for: list[list[bytes]] = []  # ids of get() calls that block one, the innermost last
 
     # --- get ---
 
@@ -130,6 +131,7 @@ class Waiting:
             limited = deadline is not None
             request = client.wait(missing, len(missing), fetch=True, block=True, limited=limited)
             client.waits.append(missing)
+            self.lent_for.append(missing)
             runtime.send_buffered()
             self.blocked += 1
         replies = client.replies
@@ -143,6 +145,7 @@ class Waiting:
             self._until_resumed(request, is_done, deadline, missing, "get", question)
         finally:
             with runtime.lock:
+                self.lent_for.pop()
                 client.waits = [wait for wait in client.waits if wait is not missing]
         if arrived:
             self._raise_arrived(arrived, missing)

@@ -82,7 +82,10 @@ class Aside:
         """Return the awaited objects that have not arrived."""
         worker = self.worker
         client = worker.client
-        awaited = dict.fromkeys(i for wait in (*client.waits, *worker.waiting.looked_for) for i in wait)
+        # The node knows of the main thread's waits.  Those below a task that runs inside a wait are not the task's.
+        known = set(map(id, worker.waiting.lent_for))
+        waits = (wait for wait in (*client.waits, *worker.waiting.looked_for) if id(wait) not in known)
+        awaited = dict.fromkeys(i for wait in waits for i in wait)
         missing = (i for i in awaited if i in client.held and not client.is_ready(i))
         return list(islice(missing, AWAITED_MAX))
 
