@@ -214,9 +214,63 @@ def test_a_task_that_runs_again_makes_it_anew():
     shard = shard_of()
     anew = ActorLife("n3/local#1")
     refused = ActorRefused(ACTOR, MADE.birth)
-    assert tell(shard, N3, ActorAt(ACTOR, N3, anew)) == [(N2, refused), (N1, refused)]
+    awaited = ActorRefused(ACTOR, MADE.birth, is_awaited=True)
+    assert tell(shard, N3, ActorAt(ACTOR, N3, anew)) == [(N2, awaited), (N1, refused)]
     assert tell(shard, N1, ActorAt(ACTOR, N1, AGAIN)) == [(N1, refused)]
     assert shard.homes.homes[ACTOR].life == anew
+
+
+@pytest.mark.parametrize(
+    "sender, word",
+    [(N2, ActorUnguarded(ACTOR, MOVED.birth, 0)), ("monitor", NodeLost(N2, "silent"))],
+    ids=["it has ended", "its node is lost"],
+)
+def test_an_actor_made_anew_starts_when_the_former_one_runs_no_more(sender, word):
+    """Its node was cut off, and both of them ran."""
+    shard = shard_of()
+    anew = ActorLife("n3/local#1")
+    tell(shard, N3, ActorAt(ACTOR, N3, anew, is_second=True))
+    moved = ActorLife(anew.birth, 1)
+    assert tell(shard, N3, ActorAt(ACTOR, N1, moved, is_settled=False, guardian=N3)) == []
+    assert tell(shard, N1, ActorAt(ACTOR, N1, moved, guardian=N3)) == []
+    claimed = (N1, ActorClaimed(ACTOR, moved, is_held=True))
+    assert claimed in tell(shard, sender, word)
+    assert claimed not in tell(shard, sender, word), "it was said"
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_an_actor_that_may_be_second_waits_for_the_word_of_the_shard(attempts):
+    """Its maker's first run, on a node or a worker that is gone, may have made it."""
+    desk = Desk(cpus=1)
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    place = PlaceTask(desk.new_spec(), N1, JOB_THERE, JobFacts(home=N1), 1, attempts)
+    desk.tell("global", place)
+    worker = desk.give_birth()
+    assert desk.inflight(worker) == 1
+    desk.take_sent()
+    desk.tell(worker, CreateActor(TaskSpec(ACTOR, FUNCTION), ActorOptions()))
+    ((_, said),) = desk.take_sent(ActorAt)
+    assert said.is_second == bool(attempts)
+    assert len(desk.starting) == 1 - attempts, "a process for the actor"
+    if attempts:
+        desk.tell("gcs-0", ActorClaimed(ACTOR, said.life, is_held=True))
+        assert len(desk.starting) == 1
+
+
+def test_a_home_says_when_it_has_ended_an_actor_that_was_made_anew():
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    place = PlaceActor(TaskSpec(ACTOR, FUNCTION), ActorOptions(), N1, MADE, JOB, JobFacts(home=N1))
+    desk.tell("global", place)
+    desk.tell(N1, ActorHandedOver(ACTOR, MOVED))
+    desk.tell("gcs-0", ActorClaimed(ACTOR, MOVED, is_held=True))
+    desk.take_sent()
+    for _ in range(2):  # also one that it has no more
+        desk.tell("gcs-0", ActorRefused(ACTOR, MADE.birth, is_awaited=True))
+        assert ACTOR not in desk.scheduler.calls.actors
+        assert desk.take_sent(ActorUnguarded) == [("gcs-0", ActorUnguarded(ACTOR, MADE.birth, 0))]
 
 
 def test_who_was_killed_is_not_made_again():

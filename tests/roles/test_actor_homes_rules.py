@@ -38,6 +38,8 @@ class HomesMachine(RuleBasedStateMachine):
         self.is_killed = False
         self.is_given_up = False  # somebody was told that it is lost, and it has had no backup
         self.was_guarded = False
+        self.former = []  # (node, birth) that may still run it
+        self.owed = 0  # claims that are not confirmed yet
         self.lives = []  # (node, life) of all claims so far
         self.births = 0
         self.holders = set()
@@ -82,7 +84,7 @@ class HomesMachine(RuleBasedStateMachine):
 
     # --- claims ---
 
-    def _claim(self, sender, node, life, *, is_settled=True, guardian=""):
+    def _claim(self, sender, node, life, *, is_settled=True, guardian="", is_second=False):
         """As the dialog of homes has it: the newest term of a birth counts, and the newest birth."""
         self.lives.append((node, life))
         before, refused, counts = self.home, set(), False
@@ -101,24 +103,45 @@ class HomesMachine(RuleBasedStateMachine):
         if counts:
             if before is None or before[1].birth != life.birth:
                 self.is_killed = self.is_given_up = self.was_guarded = False
+                self.former = [*self.former, (before[0], before[1].birth)] if before else []
+                self.former = [each for each in self.former if each[0] not in self.lost]
+            if before is None or before[0] != node:
+                self.owed = 0
             self.home = (node, life, is_settled, "" if guardian in self.lost else guardian)
             self.was_guarded = self.was_guarded or guardian != ""
-        said = self._tell(sender, ActorAt(ACTOR, node, life, is_settled, guardian))
+        said = self._tell(sender, ActorAt(ACTOR, node, life, is_settled, guardian, is_second))
         refusals = {target for target, message in said if type(message) is ActorRefused}
         assert refusals == refused - self.lost - {""}
         claimed = [(target, message) for target, message in said if type(message) is ActorClaimed]
-        is_told = counts and sender == node and (life.term > 0 or self.home[3] != "")
-        expected = (node, ActorClaimed(ACTOR, life, bool(self.holders), self.is_killed))
-        assert claimed == ([expected] if is_told else [])
+        awaited = [(target, message.birth) for target, message in said if getattr(message, "is_awaited", False)]
+        is_anew = counts and before and before[1].birth != life.birth
+        assert awaited == ([(before[0], before[1].birth)] if is_anew and before[0] not in self.lost else [])
+        self.owed += counts and sender == node and (life.term > 0 or self.home[3] != "" or is_second)
+        assert claimed == self._confirmed()
+
+    def _confirmed(self):
+        """What the home is told when nobody else may run the actor."""
+        if self.home is None or self.former or self.home[0] in self.lost:
+            return []
+        owed, self.owed = self.owed, 0
+        return [(self.home[0], ActorClaimed(ACTOR, self.home[1], bool(self.holders), self.is_killed))] * owed
+
+    @precondition(lambda self: self.former)
+    @rule(data=st.data())
+    def former_has_ended(self, data):
+        node, birth = data.draw(st.sampled_from(self.former))
+        self.former = [each for each in self.former if each != (node, birth)]
+        assert self._tell(node, ActorUnguarded(ACTOR, birth, 0)) == self._confirmed()
 
     @precondition(lambda self: self.home is None or self.births < 3)
-    @rule(node=nodes, is_settled=st.booleans(), guardian=st.sampled_from(["", *NODES]))
-    def make(self, node, is_settled, guardian):
+    @rule(node=nodes, is_settled=st.booleans(), guardian=st.sampled_from(["", *NODES]), is_second=st.booleans())
+    def make(self, node, is_settled, guardian, is_second):
         """Its creation runs, for the first time or again."""
         if node not in self.lost:
             self.births += 1
             life = ActorLife(f"{node} {self.births}")
-            self._claim(node, node, life, is_settled=is_settled, guardian=guardian if guardian != node else "")
+            guardian = guardian if guardian != node else ""
+            self._claim(node, node, life, is_settled=is_settled, guardian=guardian, is_second=is_second)
 
     @precondition(lambda self: self.home)
     @rule(is_settled=st.booleans(), guardian=st.sampled_from(["", *NODES]))
@@ -173,7 +196,7 @@ class HomesMachine(RuleBasedStateMachine):
     @rule(node=nodes)
     def forget(self, node):
         if self.home and self.home[0] == node:
-            self.home = None
+            self.home, self.former, self.owed = None, [], 0
         assert not self._tell(node, ActorForgotten(ACTOR, node))
 
     # --- questions and handles ---
@@ -210,7 +233,7 @@ class HomesMachine(RuleBasedStateMachine):
     def _nobody_asks(self):
         """Whether the home is forgotten: its node is lost, nobody makes it again, and nobody has a handle."""
         if self.home and self.home[0] in self.lost and not self.home[3] and not self.holders:
-            self.home = None
+            self.home, self.former, self.owed = None, [], 0
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
@@ -247,7 +270,10 @@ class HomesMachine(RuleBasedStateMachine):
         self.holders.discard(node)
         if self.home and self.home[3] == node:
             self.home = (*self.home[:3], "")
-        self._tell("monitor", NodeLost(node, "silent"))
+        self.former = [each for each in self.former if each[0] != node]
+        said = self._tell("monitor", NodeLost(node, "silent"))
+        claimed = [(target, message) for target, message in said if type(message) is ActorClaimed]
+        assert claimed == self._confirmed()
         if concerns:
             self._nobody_asks()
 
@@ -265,6 +291,7 @@ class HomesMachine(RuleBasedStateMachine):
         if home is not None:
             assert (home.node, home.life, home.is_settled, home.guardian) == self.home
             assert home.is_killed == self.is_killed
+            assert (home.former, home.owed) == (self.former, self.owed)
             assert (home.is_given_up, home.was_guarded) == (self.is_given_up, self.was_guarded)
             if home.node in self.lost:
                 is_known = not home.guardian

@@ -442,3 +442,8 @@ def test_a_node_that_is_to_leave_is_no_hope_for_what_has_no_place():
 
 def test_actor_that_is_killed_with_its_group_owes_no_cpu():
     assert_all_is_well([700756], nodes=3, shards=1, curious=True, crashes=True, tight=True)
+
+
+def test_an_actor_made_anew_waits_for_the_end_of_the_former_one():
+    """The former one's node was cut off from the shard: two nodes served the actor."""
+    assert_all_is_well([792034], nodes=5, shards=1, deaths=True, drains=True, crashes=True, weather=True)

@@ -12,6 +12,7 @@ local scheduler    UnguardActor      to the backup node: the actor is dead, or h
 local scheduler    GuardianLeaves    back: choose other backup nodes
 local scheduler    HoldCalls         to all others: the sender leaves; keep calls until its actors are elsewhere
 local scheduler    ActorUnguarded    the backup node, to the actor's shard: the actor has no backup here any more
+                                     or, from a former home: the actor of a former birth has ended here
 GCS shard          ActorOrphaned     to the backup node: the home is lost.  A claim follows, or -> ActorUnguarded
 
 An actor that may be restarted has a backup node (*guardian*): the local scheduler of another node.  The backup node
@@ -20,7 +21,7 @@ claims the actor, and has it re-created.
 
 The shard of the actor's id is the one authority.  Each new home of an actor raises the actor's `term` by one.  The
 shard refuses a claim with a term that it has seen.  An actor that is re-created by a re-executed task has another
-`birth`.
+`birth`.  It starts when the actor of each former birth has ended, or its node is lost.
 """
 
 from msgspec import Struct
@@ -43,7 +44,8 @@ class ActorLife(Struct, array_like=True, gc=False, forbid_unknown_fields=True, f
 class ActorAt(Message, tag=routed(175, "local -> gcs")):
     """The actor lives at `node`, which may change unless `is_settled`.
 
-    The sender is the future home, or the node that hands the actor over.
+    The sender is the future home, or the node that hands the actor over.  `is_second`: an earlier run of the creator
+    may have created the actor, which awaits ActorClaimed before it starts.
     """
 
     actor_id: ActorID
@@ -51,6 +53,7 @@ class ActorAt(Message, tag=routed(175, "local -> gcs")):
     life: ActorLife
     is_settled: bool = True
     guardian: Text = ""  # backup node: a local scheduler; "": none
+    is_second: bool = False
 
 
 class ActorClaimed(Message, tag=routed(183, "gcs -> local")):
@@ -71,12 +74,14 @@ class ActorKilled(Message, tag=routed(196, "local -> gcs")):
 class ActorRefused(Message, tag=routed(184, "gcs, local -> local")):
     """The actor is not the receiver's: re-created, or living elsewhere.
 
-    `is_gone`: the actor is dead.  Nobody has a handle, or somebody was told that the actor is lost.
+    `is_gone`: the actor is dead.  Nobody has a handle, or somebody was told that the actor is lost.  `is_awaited`: the
+    actor that is re-created starts when the receiver has ended its own: -> ActorUnguarded.
     """
 
     actor_id: ActorID
     birth: Text
     is_gone: bool = False
+    is_awaited: bool = False
 
 
 class ActorForgotten(Message, tag=routed(176, "local -> gcs")):
@@ -155,7 +160,7 @@ class UnguardActor(Message, tag=routed(188, "local -> local")):
 
 
 class ActorUnguarded(Message, tag=routed(189, "local -> gcs")):
-    """The sender is no longer the backup node for this home."""
+    """The sender is no longer the backup node for this home, or no longer the home of an actor of a former birth."""
 
     actor_id: ActorID
     birth: Text

@@ -6,6 +6,7 @@ settled                         askers are told
 lost node, with a backup        the backup will claim the actor, or decline; askers are told to wait
 lost node, no backup            dead: askers are told of the lost node; if it has never had a backup, its maker may make
                                 it anew then, and later claims of its former life are refused
+made anew, former home lives    claims are confirmed when the actor has ended there, or that node is lost
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Home(Struct, array_like=True, gc=False, eq=False, forbid_unknown_fields=Tr
     is_killed: bool = False
     was_guarded: bool = False  # it has had a backup, so others may have seen effects of its calls
     is_given_up: bool = False  # somebody was told that it is lost, and has had no backup
+    former: list[tuple[str, str]] = []  # homes that may still run it, and its births there
+    owed: int = 0  # claims of `node` to be confirmed when those have ended
 
 
 class ActorHomes:
@@ -73,6 +76,7 @@ class ActorHomes:
         if sender in self._lost:
             return
         home = self.homes.get(actor_id)
+        former: list[tuple[str, str]] = []
         if home is None and life.term:
             self._refuse(actor_id, node, life, is_gone=True)
             return
@@ -80,32 +84,50 @@ class ActorHomes:
             if life.term:
                 self._refuse(actor_id, node, life)
                 return
+            former = [*home.former, (home.node, home.life.birth)] if home.node not in self._lost else home.former
             for place in dict.fromkeys((home.node, home.guardian)):
-                self._refuse(actor_id, place, home.life)
+                self._refuse(actor_id, place, home.life, is_awaited=place == home.node)
             home = None
         if home is not None and home.is_given_up:
             self._refuse(actor_id, node, life, is_gone=True)
             return
         is_new = home is None or life.term > home.life.term
         if home is None:
-            home = self.homes[actor_id] = Home(node, life, message.is_settled, "")
+            home = self.homes[actor_id] = Home(node, life, message.is_settled, "", former=former)
         elif not is_new and (node != home.node or life.term < home.life.term):
             self._refuse(actor_id, node, life)
             return
         elif not is_new and sender != node:
             return  # the new home has claimed it since
         self.changes(actor_id, home)
+        home.owed = home.owed if home.node == node else 0
         home.node, home.life, home.is_settled = node, life, message.is_settled
         home.guardian = "" if message.guardian in self._lost else message.guardian
         home.was_guarded = home.was_guarded or bool(message.guardian)
-        if sender == node and (life.term or home.guardian):
-            is_held = self._is_held(actor_id + FIRST_RETURN)
-            self._send(node, homes.ActorClaimed(actor_id, life, is_held, home.is_killed))
+        if sender == node and (life.term or home.guardian or message.is_second):
+            home.owed += 1
+            self._confirm(actor_id, home)
         self._answer(actor_id, home)
 
-    def _refuse(self, actor_id: bytes, node: str, life: homes.ActorLife, *, is_gone: bool = False) -> None:
+    def _confirm(self, actor_id: bytes, home: Home) -> None:
+        """Confirm the claims of the home, unless the actor may still run at a former one."""
+        while home.owed and not home.former and home.node not in self._lost:
+            home.owed -= 1
+            is_held = self._is_held(actor_id + FIRST_RETURN)
+            self._send(home.node, homes.ActorClaimed(actor_id, home.life, is_held, home.is_killed))
+
+    def _former_ended(self, actor_id: bytes, home: Home, ended: Callable[[tuple[str, str]], bool]) -> None:
+        """Note former homes that have ended the actor, or are lost."""
+        if any(map(ended, home.former)):
+            self.changes(actor_id, home)
+            home.former = [each for each in home.former if not ended(each)]
+            self._confirm(actor_id, home)
+
+    def _refuse(
+        self, actor_id: bytes, node: str, life: homes.ActorLife, *, is_gone: bool = False, is_awaited: bool = False
+    ) -> None:
         if node and node not in self._lost:
-            self._send(node, homes.ActorRefused(actor_id, life.birth, is_gone))
+            self._send(node, homes.ActorRefused(actor_id, life.birth, is_gone, is_awaited))
 
     @on(homes.ActorKilled)
     def on_actor_killed(self, message: homes.ActorKilled) -> None:
@@ -116,8 +138,10 @@ class ActorHomes:
             home.is_killed = True
 
     def actor_unguarded(self, message: homes.ActorUnguarded, sender: str) -> None:
-        """Handle ActorUnguarded: without its node, the actor is dead now."""
+        """Handle ActorUnguarded: without its node, the actor is dead now; or an actor of a former birth has ended."""
         home = self.homes.get(message.actor_id)
+        if home is not None and home.former:
+            self._former_ended(message.actor_id, home, lambda each: each == (sender, message.birth))
         if home is not None and (home.life.birth, home.life.term, home.guardian) == (
             message.birth,
             message.term,
@@ -187,6 +211,8 @@ class ActorHomes:
             self._asks_no_more(actor_id, node)
         for actor_id, home in list(self.homes.items()):
             was_guarded = bool(home.guardian)
+            if home.former:
+                self._former_ended(actor_id, home, lambda each: each[0] == node)
             if home.guardian == node:
                 self.changes(actor_id, home)
                 home.guardian = ""

@@ -267,6 +267,8 @@ class Actor(Struct, eq=False):
     items: Any = None  # Items of its generator calls, of one that recovers
     incoming: Any = None  # Copy of the journal, of one that was handed over, until that is whole
     unclaimed: int = 0  # the shard's words on it that are awaited (ActorAt)
+    is_second: bool = False  # an earlier run of its creator may have created it
+    awaits_former: bool = False  # and may still run it: the shard says when it does not
     guardian: str = ""  # the local scheduler that has it made again if this node is lost
     is_guarded: bool = False  # it has said that it can
     has_all_but_a_worker: bool = False  # it has waited for a process alone
@@ -359,6 +361,10 @@ class Actor(Struct, eq=False):
         """Note that the asked node guards the actor."""
         self.is_guarded = True
 
+    def may_be_second(self) -> None:
+        """Start only when the shard says that no actor of an earlier run of the creator lives."""
+        self.is_second = self.awaits_former = True
+
     def claims(self) -> None:
         """Expect the shard's answer to a claim."""
         self.unclaimed += 1
@@ -366,6 +372,7 @@ class Actor(Struct, eq=False):
     def claim_is_answered(self) -> None:
         """Note an answer of the shard."""
         self.unclaimed = max(0, self.unclaimed - 1)
+        self.awaits_former = False
 
     def lies_in(self, options: ActorOptions) -> None:
         """Take resources of a bundle."""

@@ -72,6 +72,13 @@ def _room_by_group(actor: Actor, limit: int) -> Callable[[Task], bool]:
     return has_room
 
 
+def _has_run_before(worker: Worker) -> bool:
+    """Return whether what runs in a worker may have run before, elsewhere or here."""
+    if any(maker.life.restart_count or maker.is_second for maker in worker.actors()):
+        return True
+    return any(task.attempts for task in (*worker.inflight, *worker.calls()))
+
+
 class Calls:
     """The actors of a node, by id."""
 
@@ -119,6 +126,8 @@ class Calls:
             maker.journal.nested.forget_on(spec.task_id)
             maker.journal.nested.made_actor(spec.task_id)
         actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
+        if not node.is_embedded and process.worker is not None and _has_run_before(process.worker):
+            actor.may_be_second()
         actor.stands_behind(node.actor_room.ahead_of(actor))
         if maker is not None and maker.shipping is not None:
             maker.shipping.made(wards.NestedAnswer(spec.task_id, spec.task_id, []))
@@ -244,8 +253,8 @@ class Calls:
         return False
 
     def _has_all_but_a_worker(self, actor: Actor) -> bool:
-        if actor.incoming is not None:
-            return False  # what it recovers from
+        if actor.incoming is not None or actor.awaits_former:
+            return False  # what it recovers from; or an actor of an earlier run may live
         if actor.journal is not None and actor.journal.nested.is_unsure():
             return False
         if self.node.objects.on_disk and not actor.creation.missing:

@@ -315,6 +315,8 @@ class Guards:
         actor = node.calls.actors.get(actor_id)
         if actor is None or (actor.life.birth, actor.life.term) != (message.life.birth, message.life.term):
             return
+        if actor.awaits_former:
+            node.calls.touch(actor_id)
         actor.claim_is_answered()
         was_offered = actor_id in node.moves.offers
         if was_offered:
@@ -330,6 +332,11 @@ class Guards:
 
         Its home refuses an offer that this node has accepted; as its backup the node stays.
         """
+        self._refused(message)
+        if message.is_awaited:
+            self._say_unguarded(message.actor_id, message.birth, 0)
+
+    def _refused(self, message: wire.ActorRefused) -> None:
         node, actor_id = self.node, message.actor_id
         guard = self.guarded.get(actor_id)
         if guard is not None and guard.life.birth == message.birth and guard.home != node.sender:

@@ -78,9 +78,10 @@ class ActorMoves:
         node = self.node
         if not node.is_embedded:
             guardian = actor.guardian if actor.is_guarded else ""
-            if actor.life.term or guardian:
+            if actor.life.term or guardian or actor.awaits_former:
                 actor.claims()
-            message = homes.ActorAt(actor.actor_id, node.address, actor.life, is_settled, guardian)
+            place = actor.actor_id, node.address
+            message = homes.ActorAt(*place, actor.life, is_settled, guardian, actor.awaits_former)
             node.send(node.addresses.shard_of(actor.actor_id), message)
 
     def settled_here(self, actor: Actor) -> None:
