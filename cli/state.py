@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -167,7 +167,7 @@ def _states(row: dict[str, Any]) -> dict[str, int]:
 
 def _print(found: Any, form: str) -> None:
     if form == "json":
-        click.echo(json.dumps(found, indent=2))
+        click.echo(_json(found))
         return
     try:
         import yaml
@@ -176,18 +176,25 @@ def _print(found: Any, form: str) -> None:
     click.echo(yaml.safe_dump(json.loads(json.dumps(found)), sort_keys=False), nl=False)
 
 
-def _show(kind: str, rows: list[Any], detail: bool) -> None:
-    from rich.table import Table
+def _json(found: Any) -> str:
+    """JSON with indents.  The module of Python takes ten times as long, and has escapes for what is not ASCII."""
+    import msgspec
 
-    from .tables import literal, show
+    with suppress(msgspec.MsgspecError, TypeError, UnicodeError):
+        data = msgspec.json.format(msgspec.json.encode(found), indent=2)
+        if data.isascii():
+            return data.decode()
+    return json.dumps(found, indent=2)
+
+
+def _show(kind: str, rows: list[Any], detail: bool) -> None:
+    from .tables import show_rows
 
     first, more = COLUMNS[kind]
     keys = (*first, *more) if detail or not sys.stdout.isatty() else first
     keys = tuple(key for key in keys if any(key in row for row in rows))
-    table = Table(*(TITLES.get(key, key.replace("_", " ")) for key in keys))
-    for row in rows:
-        table.add_row(*(literal(_cell(key, row.get(key))) for key in keys))
-    show(table)
+    titles = [TITLES.get(key, key.replace("_", " ")) for key in keys]
+    show_rows(titles, [[_cell(key, row.get(key)) for key in keys] for row in rows])
 
 
 def _cell(key: str, value: Any) -> str:

@@ -1,12 +1,18 @@
 """What commands print in tables: whole in a pipe, however long; within a terminal's width, and nothing cut."""
 
+import contextlib
+import io
+import json
+import math
 import re
 
 import pytest
 from rich.table import Table
 
+from cli import tables
+from cli.state import _json
 from cli.status import print_cluster, shards_in_words
-from cli.tables import show
+from cli.tables import show, show_rows
 
 LONG = [f"word{number}" for number in range(40)]
 
@@ -21,6 +27,50 @@ def table():
 def test_in_a_pipe_a_row_is_one_line(table, capsys):
     show(table)
     assert " ".join(LONG) in capsys.readouterr().out
+
+
+ODD_ROWS = [
+    ["a", "", "é 漢字"],
+    ["line\nmore\n", "tab\there", "x\x1b[31m"],
+    ["[bold]x[/]", "1" * 300, "👍"],
+    ["\u202e", "-", "None"],
+]
+
+
+def printed(rows, encoding="utf-8"):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace")
+    with contextlib.redirect_stdout(stream):
+        show_rows(["one", "two words", "three"], rows)
+    stream.flush()
+    return stream.buffer.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("rows", [ODD_ROWS, ODD_ROWS[:1], [["a", "b", "c"]]])
+def test_long_table_looks_as_a_short_one(rows, encoding, monkeypatch):
+    short = printed(rows, encoding)
+    monkeypatch.setattr(tables, "ROWS_MAX", 0)
+    assert printed(rows, encoding) == short
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [{"task_id": "00ff", "run_ms": None, "waits_ms": {"queue": 30.032}, "is_alive": True, "rows": [1, [], {}]}],
+        [],
+        {},
+        [{"name": "é \ud800"}, {"name": '"\\\n\x1b'}],
+        {"a": {"b": (1, 2.0, 1e300, 0.1)}, "large": 1 << 70},
+        {1: 2},
+    ],
+)
+def test_json_is_that_of_the_module_of_python(found):
+    text = _json(found)
+    assert text == json.dumps(found, indent=2) or json.loads(text) == json.loads(json.dumps(found))
+
+
+def test_json_has_null_for_what_is_no_number():
+    assert json.loads(_json([math.nan])) == [None]
 
 
 def test_on_a_terminal_rows_fold_and_nothing_is_cut(table, capsys, monkeypatch):

@@ -68,6 +68,7 @@ class TaskWaits:
         # By the parent's hash: (first number, count, order of the record, wait of the first task, begin of the last
         # one's), sorted.
         self._several: dict[bytes, list[tuple[float, int, int, TaskWait, float]]] = {}
+        self._last: dict[bytes, int] = {}  # behind the numbers of all of these, by the parent's hash
         self._fetches: dict[tuple[bytes, int, str], list[tuple[float, float]]] = {}  # by task, place and node
         self._added = 0
         self.has_gaps = False  # older records of nodes are lost
@@ -99,8 +100,9 @@ class TaskWaits:
                 self._single.setdefault(event.task_id, []).append(wait)
                 return
             self._added += 1
-            row = counter_of(event.task_id), event.tasks, self._added, wait, event.read + shift
-            insort(self._several.setdefault(event.task_id[:PARENT_HASH_BYTES], []), row)
+            parent, first = event.task_id[:PARENT_HASH_BYTES], counter_of(event.task_id)
+            insort(self._several.setdefault(parent, []), (first, event.tasks, self._added, wait, event.read + shift))
+            self._last[parent] = max(self._last.get(parent, 0), first + event.tasks)
 
     def of(self, task_id: bytes, arguments: Iterable[tuple[bytes, int]] = ()) -> list[TaskWait]:
         """Return the recorded waits of a task, in the order of their begins.
@@ -110,7 +112,10 @@ class TaskWaits:
             arguments: the tasks that made its arguments, and the places of these, as an event has them.
         """
         found = [*self._single.get(task_id, ())]
-        group, counter = self._several.get(task_id[:PARENT_HASH_BYTES], []), counter_of(task_id)
+        parent, counter = task_id[:PARENT_HASH_BYTES], counter_of(task_id)
+        if counter >= self._last.get(parent, 0) and not found:
+            return found
+        group = self._several.get(parent, [])
         place = bisect_right(group, (counter, math.inf)) - 1
         for first, count, _, wait, last_begin in group[max(place + 1 - OVERLAPS_MAX, 0) : place + 1]:
             if counter < first + count:

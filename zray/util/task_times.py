@@ -16,6 +16,7 @@ __all__: list[str] = []  # for zray.util.state
 
 RUNS = frozenset((Kind.TASK, Kind.CALL))
 STATES = {Outcome.FINISHED: "FINISHED", Outcome.FAILED: "FAILED", Outcome.CANCELLED: "FAILED"}
+NO_WAITS = {"queue_time_ms": None, "fetch_time_ms": None, "waits_ms": None, "last_argument": None}
 ERRORS = {Outcome.FINISHED: None, Outcome.FAILED: "TASK_EXECUTION_EXCEPTION", Outcome.CANCELLED: "TASK_CANCELLED"}
 
 
@@ -56,9 +57,10 @@ def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in rows:
         task_id = row["task_id"]
         run = runs.pop(task_id, None)
-        times = _times(bytes.fromhex(task_id), run, submissions, parents)
+        number = bytes.fromhex(task_id)
+        times = _times(number, run, submissions, parents)
         # A run before the recorded one is no wait.
-        times |= _waits(waits, bytes.fromhex(task_id), run, ended, None if row["attempt_number"] else submissions)
+        times |= _waits(waits, number, run, ended, None if row["attempt_number"] else submissions)
         if row["run_ms"]:  # it runs, perhaps once more
             times |= {"start_time_ms": round(1000 * now - row["run_ms"]), "end_time_ms": None, "phases_ms": None}
         if run is not None:  # of some calls, a process alone knows
@@ -141,6 +143,8 @@ def _waits(
 
 
 def _facts_of_waits(found: list[TaskWait], run: Run | None, ended: dict[str, Run]) -> dict[str, Any]:
+    if not found:
+        return NO_WAITS
     return {
         "queue_time_ms": _last_begin(found, "queue"),
         "fetch_time_ms": _last_begin(found, FETCH),
