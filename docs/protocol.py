@@ -38,6 +38,7 @@ from zray.wire import (
     relay,
     scheduling,
     session,
+    shards,
     task_spec,
     tasks,
     wards,
@@ -67,6 +68,7 @@ DIALOGS = (
     relay,
     hosting,
     counts,
+    shards,
 )
 
 # Names in routes -> words.  The last five are no kinds of addresses: these parties of a connection have none yet.

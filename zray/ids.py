@@ -91,6 +91,11 @@ def is_child(task_id: TaskID, parent: TaskID) -> bool:
     return task_id[:PARENT_HASH_BYTES] == children_prefix(parent)
 
 
+def name_key(namespace: str, name: str) -> bytes:
+    """Key whose hash selects the shard with authority for an actor's name."""
+    return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
+
+
 def group_name_key(namespace: str, name: str) -> TaskID:
     """Key whose hash selects the shard with authority for the placement group of the name."""
     said = f"{len(namespace)} {namespace} {name}".encode()

@@ -4,6 +4,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from zray.wire.message import Bulk
+from zray.wire.shards import SlotTable
 
 INT64_MIN, UINT64_MAX = -(1 << 63), (1 << 64) - 1
 
@@ -40,8 +41,16 @@ def _collection(node):
     return st.lists(_of_node(node.item_type), max_size=3)
 
 
+def _slot_table(shards):
+    """A table, and what a split makes of it: each shard at birth has two slots or more, up to 128 shards."""
+    table = SlotTable.at_birth(shards)
+    return st.integers(0, shards - 1).map(lambda shard: table.split(shard, table.slots_of(shard)[1:]))
+
+
 def _struct(node):
     """Structs compare by value; defaults are left out now and then, as senders do."""
+    if node.cls is SlotTable:  # refuses values of the right types that are no table
+        return st.integers(1, 128).flatmap(_slot_table)
     fields = {field.name: _of_node(field.type) for field in node.fields}
     required = {field.name: fields[field.name] for field in node.fields if field.required}
     optional = {name: strategy for name, strategy in fields.items() if name not in required}

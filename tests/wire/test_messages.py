@@ -286,6 +286,10 @@ TAGS = {
     307: "NamedFound",
     310: "WatchLoad",
     311: "SchedulerLoad",
+    312: "SlotsChanged",
+    313: "SlotsMoved",
+    314: "AwaitReturns",
+    315: "AwaitReturnsReply",
 }
 
 ROLES = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from ..roles.kept import exceeded_bounds_of, left_of
 from ..roles.local_scheduler.groups.bundles import COMMITTED
 from ..roles.local_scheduler.tasks.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
-from ..wire.shards import SlotTable
 from .gpus import check_shared
 from .values import Failed, decode_failure, is_error
 
@@ -179,14 +177,14 @@ class Checkers:
         if versions == self.shards_seen:
             return
         self.shards_seen = versions
-        names = self.world.shards.names
+        names, owner = self.world.shards.names, self.world.shards.owner
         shards = {shard.address: shard for shard in self.world.shards.authorities()}
         for shard in shards.values():
             self.actor_ids.update(shard.homes.homes)  # some are created and end with their driver in one turn
         records: dict[bytes, TaskRecord] = {}
         for shard in shards.values():
             for task_id, record in shard.tasks.records.items():
-                if len(names) == 1 or names[shard_of(task_id, len(names))] == shard.address:
+                if len(names) == 1 or names[owner(task_id)] == shard.address:
                     records[task_id] = record
         unsaid = self.unsaid_words(shards.values())
         missing: list[tuple[bytes, bytes]] = []
@@ -198,15 +196,15 @@ class Checkers:
                 known = records.get(parent)
                 if known is not None and known.spec is not None or is_put(object_id) or parent in self.actor_ids:
                     continue
-                if len(names) > 1 and names[shard_of(parent, len(names))] not in shards:
+                if len(names) > 1 and names[owner(parent)] not in shards:
                     continue  # all remaining replicas are only logs, for now
-                is_across = shard_of(parent, len(names)) != shard_of(task_id, len(names))
+                is_across = owner(parent) != owner(task_id)
                 if not (is_across and parent in unsaid):
                     missing.append((task_id, parent))
         under_way = self.world.shards.records_under_way() if missing and len(names) > 1 else set()
         kept = self.kept_by_the_living(records, shards.values()) if missing else set()
         for task_id, parent in missing:
-            is_across = shard_of(parent, len(names)) != shard_of(task_id, len(names))
+            is_across = owner(parent) != owner(task_id)
             is_allowed = is_across and (parent in under_way or task_id not in kept)
             assert is_allowed, "a recorded task whose argument's task is not"
 
@@ -332,12 +330,6 @@ class Checkers:
             assert allowed, f"{where}: {got.kind} ({got.text}) came where nothing had failed"
             return
         assert got == expected, f"{where}: {expected!r} expected, {got!r} came"
-
-
-@lru_cache(maxsize=1 << 16)
-def shard_of(task_id: bytes, shards: int) -> int:
-    """Return the number of the shard to which a task id hashes."""
-    return SlotTable.at_birth(shards).owner(task_id)
 
 
 def nothing(collection: Any, what: str) -> None:

@@ -6,6 +6,8 @@ Each node has a client per shard; the chain master lives beside the monitor, on 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..roles.gcs.chain import ChainMember
@@ -26,8 +28,10 @@ from ..roles.replica_effects import (
     StartReplicaProcess,
 )
 from ..roles.services import Services
+from ..wire.chain import SlotsMoved
 from ..wire.gcs import RecordTasks
 from ..wire.hosting import HostedReplica
+from ..wire.shards import SlotTable
 from .checkers import BOUNDS_EVERY, nothing_left
 from .cuts import GUEST
 from .heads import Disk
@@ -88,6 +92,7 @@ class Shards:
     def __init__(self, world: Simulator) -> None:
         self.world = world
         self.names = [f"gcs-{number}" for number in range(world.options.shards)]
+        self.follow(SlotTable.at_birth(world.options.shards))
         self.hosts: dict[str, ShardHost] = {}
         self.master: ChainMaster | None = None
         self.faults = ReplicaFaults(self)
@@ -101,6 +106,10 @@ class Shards:
         return self.world.options.replicas > 0 or self.world.heads.are_killed
 
     # --- setting up ---
+
+    def follow(self, table: SlotTable) -> None:
+        """Have the checkers look for records at the shards of a table."""
+        self.owner = lru_cache(maxsize=1 << 16)(table.owner)
 
     def addresses(self, node: str) -> list[str]:
         """Return the shards' addresses for a role of that node."""
@@ -385,6 +394,7 @@ class Shards:
     def records_under_way(self) -> set[bytes]:
         """Return tasks whose record is on its way from a node to a shard."""
         said = [request for client in self.clients() for _, request in client.pending]
+        said += self._sent_back()
         if not self.are_replicated:
             said += [message for _, target, message in self.world.heads.node.inbox if target in self.names]
             for roles, connection in self.world.between_nodes.items():
@@ -392,6 +402,30 @@ class Shards:
                     if target in self.names:
                         said += connection.on_its_way(source)
         return {spec.task_id for request in said if type(request) is RecordTasks for spec in request.specs}
+
+    def _sent_back(self) -> Iterator[Any]:
+        """Yield requests that shards have returned by a newer table of slots, and those that wait for such."""
+        for node in self.world.nodes.values():
+            slots = node.scheduler.slots
+            yield from slots.later
+            for gate in slots.gates.values():
+                yield from (*gate.returned, *gate.held)
+            for _, _, message in node.inbox:
+                if type(message) is SlotsMoved:
+                    yield message.request
+                elif slots.number:  # a part of one, on its way to the client of its shard
+                    yield message
+        for roles, connection in self.world.between_nodes.items():
+            for message in (*connection.on_its_way(roles[0]), *connection.on_its_way(roles[1])):
+                if type(message) is SlotsMoved:
+                    yield message.request
+        taken = {client.address: client.taken for client in self.clients()}
+        for name in self.names if self.are_replicated else ():
+            for member in self.members(name):
+                for session in member.replica.sessions.values() if member.replica is not None else ():
+                    for result in session.results:
+                        if type(result.message) is SlotsMoved and result.number > taken.get(session.client, 0):
+                            yield result.message.request
 
     def why_stuck(self) -> list[str]:
         """Return a text about the chains."""

@@ -82,9 +82,10 @@ class ActorNameTaken(Message, tag=routed(63, "gcs -> local")):
 
 
 class ActorRemoved(Message, tag=routed(64, "local -> gcs")):
-    """The actor is dead for good, and its name is free."""
+    """The actor is dead for good, and its name is free.  `name_key` is the name's key (ids.py)."""
 
     actor_id: ActorID
+    name_key: ShortBytes = b""
 
 
 class FindActor(Message, tag=routed(65, "driver, worker -> local")):

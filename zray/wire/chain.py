@@ -23,7 +23,7 @@ The order of the messages, and the proof that no acknowledged request is lost: z
 from msgspec import Struct
 
 from ..ids import ObjectID
-from . import actors, gcs, groups, handles, homes, scheduling, tasks
+from . import actors, gcs, groups, handles, homes, scheduling, shards, tasks
 from .limits import Many, Payload, Text
 from .message import Message, Natural, routed
 from .task_spec import TaskSpec
@@ -67,7 +67,21 @@ ShardRequest = (
     | groups.LookUpGroups
     | gcs.FindUnheld
     | handles.FindHolders
+    | shards.SlotsChanged
+    | shards.AwaitReturns
 )
+
+
+class SlotsMoved(Message, tag=routed(313, "gcs -> local, global")):
+    """The shard does not own all of the ids of `request`, which has changed nothing there.
+
+    The receiver sends the request again by the newer `table`.
+    """
+
+    table: shards.SlotTable
+    request: ShardRequest
+
+
 ShardReply = (
     gcs.RecordTasksReply
     | gcs.HoldAtNodeReply
@@ -97,6 +111,8 @@ ShardReply = (
     | gcs.FindUnheldReply
     | handles.FindHoldersReply
     | handles.HandleReleased
+    | SlotsMoved
+    | shards.AwaitReturnsReply
 )
 
 

@@ -35,6 +35,7 @@ from . import (  # noqa: F401  each declares messages
     relay,
     scheduling,
     session,
+    shards,
     tasks,
     wards,
 )

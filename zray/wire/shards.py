@@ -5,6 +5,10 @@ the number of shards at the birth of the cluster.  So each id begins at the shar
 records on disk follow.
 
 A table of slots never changes.  A change of owners is a new table, of the next epoch.
+
+scheduler of counts    SlotsChanged        to every shard: the table of the next epoch
+GCS shard              SlotsMoved          to whoever asked by an older table (chain.py)
+local scheduler        AwaitReturns -> AwaitReturnsReply    to a shard that has lost slots: have all requests come back?
 """
 
 # No `from __future__ import annotations` in modules of messages (message.py).
@@ -16,7 +20,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from .limits import Several
-from .message import Natural
+from .message import Message, Natural, routed
 
 # A cluster has at most so many slots, unless it is born with more shards.
 SLOTS_MAX = 256
@@ -91,3 +95,21 @@ class SlotTable(Struct, frozen=True, gc=False, array_like=True, forbid_unknown_f
 def _at_birth(shards: int) -> SlotTable:
     slots = shards * max(1, SLOTS_MAX // shards)
     return SlotTable(tuple(slot % shards for slot in range(slots)), 0, shards)
+
+
+class SlotsChanged(Message, tag=routed(312, "counts -> gcs, shard")):
+    """The owners of all slots from now on."""
+
+    table: SlotTable
+
+
+class AwaitReturns(Message, tag=routed(314, "local -> gcs")):
+    """A request that is answered after all earlier ones, returned or not."""
+
+    number: Natural
+
+
+class AwaitReturnsReply(Message, tag=routed(315, "gcs -> local")):
+    """The answer to AwaitReturns."""
+
+    number: Natural

@@ -73,15 +73,19 @@ class Keeping:
     PASSING = {"abroad kept_for held": None}
     LASTING = {"peers": ..., "nodes": None, "other shards": (lambda it: len(it.peers), "shards")}
 
-    def __init__(self, own: int, shards: int) -> None:
+    def __init__(self, own: int, shards: int, slots: SlotTable | None = None) -> None:
         self.own = own
         self.shards = shards
-        self.slots = SlotTable.at_birth(shards)
+        self.slots = slots or SlotTable.at_birth(shards)
         self.abroad: dict[bytes, None] = {}  # tasks of other shards that our records need
         self.kept_for: dict[bytes, dict[int, None]] = {}  # our tasks -> the shards that need them
         self.peers: dict[int, Peer] = {}
         self.nodes: dict[str, None] = {}  # possible carriers; the most recent ones last
         self.held: list[Held] = []
+
+    def take_slots(self, table: SlotTable) -> None:
+        """Take a newer table of slots."""
+        self.slots = table
 
     def shard_of(self, task_id: bytes) -> int:
         """Return the number of the shard responsible for a task."""
@@ -227,7 +231,7 @@ def on_lineage_needed(shard: GcsShard, message: LineageNeeded) -> None:
         shard.reject("a message of a lost node")  # another node brings it
         return
     keeping = shard.tasks.keep(message.shards, shard.address, (*shard.groups.attending, shard.sender))
-    if keeping is None or message.target != keeping.own or message.source >= keeping.shards:
+    if keeping is None or message.target != keeping.own or message.source >= keeping.slots.shards:
         shard.reject("words for another shard")
         return
     if keeping.received(message):

@@ -16,6 +16,7 @@ Dialog (sender, message, reaction):
     local scheduler    PublishFunction, FetchFunction, ReleaseFunctions     functions.py
     local scheduler    RegisterActor, LookUpActor, LookUpActorNames, ActorRemoved    owners of names
     local scheduler    ActorAt, ActorUnguarded, ActorKilled, ActorForgotten, LocateActor    where an actor lives (homes)
+    any                a request for an id of another shard, SlotsChanged, AwaitReturns    slots.py
     local scheduler    ...Group, ...Bundles, TryPlaces             placement groups: groups.py
     monitor            NodeLost          its holds and copies are gone
 
@@ -33,7 +34,7 @@ from ...ids import FIRST_RETURN, task_of
 from ...wire import actors, chain, gcs, handles, homes, limits, scheduling, tasks
 from ..effects import Effect
 from ..role import Role, on
-from . import groups, keeping, losses, tables
+from . import groups, keeping, losses, slots, tables
 from .functions import FunctionTable
 from .groups import GroupTable
 from .homes import ActorHomes
@@ -66,7 +67,7 @@ class GcsShard(Role):
         self.name_by_actor: dict[bytes, tuple[str, str]] = {}
         self.homes = ActorHomes(self.lost, self.send, self.tasks.is_held)
         self.groups = GroupTable()
-        self.handle_with(self.homes, groups.GroupRequests(self))
+        self.handle_with(self.homes, groups.GroupRequests(self), slots.SlotRequests(self))
 
     @property
     def may_lose_objects(self) -> bool:

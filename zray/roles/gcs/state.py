@@ -16,8 +16,10 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from ...wire.actors import RegisterActor
+from ...wire.shards import SlotTable
 from ...wire.task_spec import TaskSpec
 from ...wire.tasks import Function
+from . import slots
 from .flushing import spec_in
 from .functions import FunctionTable, Published
 from .groups import GroupRecord
@@ -89,6 +91,7 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     ended: list[tuple[str, bytes]] = []
     has_lost_copies: bool = False
     drawn: list[tuple[bytes, int]] = []
+    slots: SlotTable | None = None
 
 
 _encode = Encoder().encode
@@ -170,6 +173,7 @@ def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[by
         attending=list(shard.groups.attending),
         group_trips=shard.groups.trips,
         wanted=list(shard.wanted),
+        slots=shard.tasks.slots,
     )
     kept = _dump_keeping(shard.tasks.keeping) if shard.tasks.keeping is not None else ()
     owners = list(_dump_owners(shard.functions))
@@ -261,6 +265,8 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
             shard.groups.add(group)
         shard.groups.load(part.attending, part.group_trips)
         shard.wanted.update(dict.fromkeys(part.wanted))
+        if part.slots is not None:
+            slots.take(shard, part.slots)
 
 
 def _load_keeping(shard: GcsShard, part: Part) -> None:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from ...exceptions import ProtocolError
 from ...ids import FIRST_RETURN, PUT_INDEX_FIRST, index_of, is_put, task_of
+from ...wire.shards import SlotTable
 from ...wire.task_spec import TaskSpec, parse_options
 from .keeping import Keeping
 
@@ -129,6 +130,7 @@ class TaskTable:
         self.once: dict[bytes, int] = {}
         self.free = free  # its copies go: nobody holds it, and no more
         self.keeping: Keeping | None = None  # where there are several shards
+        self.slots: SlotTable | None = None  # None: that of the cluster's birth
         self.unlike = 0  # tasks recorded again that ask for something else: their parents do not repeat themselves
         self.weight = 0  # of the specs in memory, in bytes
         self.pages: dict[int, int] = {}  # of the store -> how many specs of living records lie there
@@ -141,10 +143,16 @@ class TaskTable:
         own: the local shard's name, with its number at the end; nodes: the present nodes, the last sender last.
         """
         if self.keeping is None and shards > 1:
-            self.keeping = Keeping(int(own.rpartition("-")[2]), shards)
+            self.keeping = Keeping(int(own.rpartition("-")[2]), shards, self.slots)
             for node in nodes:
                 self.keeping.met(node)
         return self.keeping
+
+    def take_slots(self, table: SlotTable) -> None:
+        """Take a newer table of slots."""
+        self.slots = table
+        if self.keeping is not None:
+            self.keeping.take_slots(table)
 
     def changes(self, task_id: bytes, record: TaskRecord) -> None:
         """Copy the record into `frozen` before a change, if `frozen` still refers to it."""

@@ -19,6 +19,7 @@ Source: Ray paper 4.2.2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
@@ -27,6 +28,7 @@ from msgspec.structs import replace
 from ...wire import actors, gcs, groups, hosts, limits, scheduling
 from ...wire import bundles as bundles_wire
 from ...wire.amounts import is_enough, why_nowhere
+from ...wire.chain import SlotsMoved
 from ...wire.scheduling import LOCATING_MAX
 from ...wire.shards import SlotTable
 from ...wire.task_spec import parse_options
@@ -131,16 +133,20 @@ class GlobalScheduler(Role):
     def _shard_of(self, object_id: bytes) -> str:
         return self.shards[self.slots.owner(object_id)]
 
+    def _by_shard(self, object_ids: Iterable[bytes]) -> dict[str, list[bytes]]:
+        by_shard: dict[str, list[bytes]] = {}
+        for object_id in object_ids:
+            by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
+        return by_shard
+
     @on(scheduling.SpillTask)
     def on_spill_task(self, message: scheduling.SpillTask) -> None:
         origin = self.loads.get(message.origin)
         where = parse_options(message.spec.options).where
         if origin is not None and message.trip == 1 and not (where is not None and where.is_spread):
             origin.passed_up()
-        by_shard: dict[str, list[bytes]] = {}
         is_asked = self.policy not in (scheduling.RANDOM, scheduling.NO_LOCALITY)
-        for object_id in message.spec.deps[: limits.ITEMS_MAX] if is_asked else ():
-            by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
+        by_shard = self._by_shard(message.spec.deps[: limits.ITEMS_MAX]) if is_asked else {}
         if not by_shard or len(self.locating) >= LOCATING_MAX:
             self._place(message, message.located if is_asked else [])
             return
@@ -148,6 +154,22 @@ class GlobalScheduler(Role):
         self.locating[self.request] = (message, self.now, [len(by_shard)], [])
         for shard, ids in by_shard.items():
             self.send(shard, scheduling.LocateObjects(self.request, ids))
+
+    @on(SlotsMoved)
+    def on_slots_moved(self, message: SlotsMoved) -> None:
+        """SlotsMoved: the owners are asked; not a shard with another table, for it would return that again."""
+        table, request = message.table, message.request
+        if type(request) is not scheduling.LocateObjects or request.request not in self.locating:
+            return
+        if table.epoch > self.slots.epoch and max(table.owners) < len(self.shards):
+            self.slots = table
+        by_shard = self._by_shard(request.object_ids)
+        if table.epoch != self.slots.epoch:
+            by_shard.pop(self.sender, None)
+        self.locating[request.request][2][0] += len(by_shard)
+        for shard, ids in by_shard.items():
+            self.send(shard, scheduling.LocateObjects(request.request, ids))
+        self.on_locate_objects_reply(scheduling.LocateObjectsReply(request.request, []))
 
     @on(scheduling.LocateObjectsReply)
     def on_locate_objects_reply(self, message: scheduling.LocateObjectsReply) -> None:

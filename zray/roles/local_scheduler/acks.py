@@ -44,6 +44,11 @@ class Acks:
         else:
             then()
 
+    def expect_more(self, request: int, count: int) -> None:
+        """Expect further replies to a request, which was sent again in parts."""
+        if request in self.expected:
+            self.expected[request].count += count
+
     def acknowledged(self, request: int) -> None:
         """Count a reply to a request of ours, or of `remote`: HoldAtNodeReply, RecordTasksReply, or a settled
         request."""

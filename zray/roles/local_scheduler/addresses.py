@@ -48,6 +48,10 @@ class Addresses(Struct, eq=False):
             self.global_schedulers[:] = left
         return gone
 
+    def take_slots(self, table: SlotTable) -> None:
+        """Take a newer table of slots, all of whose shards are known."""
+        self.slots = table
+
     def shard_of(self, task_or_object_id: bytes) -> str:
         """Return the shard with sole authority for a task, its lineage and objects (docs/design/gcs-chain.md)."""
         if len(self.shards) == 1:

@@ -69,6 +69,7 @@ from .groups.groups import Groups
 from .groups.keeping import Keeping
 from .membership.drain import Drain
 from .membership.members import Members
+from .membership.slots import Slots
 from .objects.fetches import Fetches
 from .objects.holding import Freeing, Holding
 from .objects.lineage import Lineage
@@ -178,7 +179,7 @@ class LocalScheduler(Role):
         self.explanations, self.listings, self.ended = Explanations(self), Listings(self), Ended(self)
         self.events, self.changes, self.code = Events(self), Changes(self), JobCode(self)
         self.output, self.notices, self.hung = Output(self), Notices(self), HungTasks(self)
-        self.small_values = SmallValues(self)
+        self.small_values, self.slots = SmallValues(self), Slots(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -193,7 +194,7 @@ class LocalScheduler(Role):
             *(self.events, self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
             *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room, self.spilling),
             *(self.recovery.puts, self.cancels, self.generators, self.kept_items, self.memory, self.pool.hosts),
-            *(self.traces, self.names.elsewhere),
+            *(self.traces, self.names.elsewhere, self.slots),
         )
 
     # --- tasks ---
@@ -364,6 +365,14 @@ class LocalScheduler(Role):
         }
 
     # --- the turn ---
+
+    def take_effects(self) -> list[Any]:
+        """Take the effects, except requests that wait for those that other shards return."""
+        effects = self._effects
+        if not effects:
+            return []
+        self._effects = []
+        return self.slots.sift(effects) if self.slots.gates else effects
 
     def first_words(self, now: float) -> list[Any]:
         """Send the available values or, if no wait is answered, start the ready work."""

@@ -22,7 +22,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ....exceptions import encode_system_error
-from ....ids import FIRST_RETURN
+from ....ids import FIRST_RETURN, name_key
 from ....wire.actors import SHUTDOWN_SECONDS, ActorExited, ActorRemoved, KillActor
 from ....wire.amounts import name_of
 from ....wire.tasks import StopWorker
@@ -30,7 +30,6 @@ from ...effects import WorkerExited
 from ...kept import Latest
 from ...role import on
 from ...work_effects import ActorsHaveStopped, SessionEnds
-from ..routes.actor_names import name_key
 from ..routes.route import Route
 from ..routes.unpulled import Asked
 from ..tables import Actor, ActorState, Job, died, in_words, name_of_call
@@ -297,8 +296,8 @@ class ActorEnds:
     def _free_name(self, actor: Actor) -> None:
         options = actor.options
         if options.name:
-            shard = self.node.addresses.shard_of(name_key(options.namespace, options.name))
-            self.node.send(shard, ActorRemoved(actor.actor_id))
+            key = name_key(options.namespace, options.name)
+            self.node.send(self.node.addresses.shard_of(key), ActorRemoved(actor.actor_id, key))
 
     def grave(self, call: Task) -> bytes:
         """Return the error value of a call on a dead actor."""

@@ -18,12 +18,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....exceptions import encode_system_error
+from ....ids import name_key
 from ....wire import actors, scheduling, task_spec, where
 from ....wire import homes as wire
 from ...role import on
 from ..actor_logs.copies import Copy
 from ..groups.bundles import as_asked
-from ..routes.actor_names import name_key
 from ..tables import MADE_ANEW, Actor, Job, died, in_words
 
 if TYPE_CHECKING:
@@ -258,8 +258,8 @@ class Guards:
         """Free the actor's name again; a lost node's own message may never have arrived."""
         options = guard.options
         if options.name:
-            shard = self.node.addresses.shard_of(name_key(options.namespace, options.name))
-            self.node.send(shard, actors.ActorRemoved(guard.spec.task_id))
+            key = name_key(options.namespace, options.name)
+            self.node.send(self.node.addresses.shard_of(key), actors.ActorRemoved(guard.spec.task_id, key))
 
     def _let_go(self, actor_id: bytes) -> None:
         guard = self.guarded.pop(actor_id, None)

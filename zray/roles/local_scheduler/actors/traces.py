@@ -213,6 +213,11 @@ class Traces:
         if (trace := self.trace) is not None:
             self._give_up(trace)
 
+    def give_up(self, number: int) -> None:
+        """Give up our trace of that number, if it goes on: it asked a shard that does not own all of these actors."""
+        if self.trace is not None and self.trace.number == number:
+            self._give_up(self.trace)
+
     def _give_up(self, trace: Trace) -> None:
         trace.is_void = True
         trace.silent.clear()

@@ -351,6 +351,13 @@ class Lineage:
                 if owed is not None:
                     del owed.object_ids[object_id]
 
+    def expect_more(self, request: int, count: int) -> None:
+        """Expect further replies to a request, which was sent again in parts."""
+        if request in self.unheard:
+            self.unheard[request] += count
+        if request in self.owed:
+            self.owed[request].missing += count
+
     @on(gcs.RecordTasksReply)
     def on_recorded(self, message: gcs.RecordTasksReply) -> None:
         """RecordTasksReply: the records now keep the arguments of the tasks."""

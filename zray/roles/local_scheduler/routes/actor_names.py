@@ -28,7 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....exceptions import encode_system_error
-from ....ids import FIRST_RETURN
+from ....ids import FIRST_RETURN, name_key
 from ....wire import actors, limits
 from ....wire.actors import FindActor, FindActorReply, LookUpActorReply
 from ....wire.handles import NamedFound, SeekNamed
@@ -175,11 +175,6 @@ LEFT_MAX = 10_000
 REGISTER_AGAIN_SECONDS = 0.02
 # The value behind the handles of a living actor: None, as the store writes it.
 NOTHING = b"\xc0"
-
-
-def name_key(namespace: str, name: str) -> bytes:
-    """Return the key whose hash selects the shard with authority for a name."""
-    return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
 
 
 class Listing(Struct, eq=False):

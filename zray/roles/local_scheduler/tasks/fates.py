@@ -124,6 +124,11 @@ class Fates:
                 self.asked[request] = asked
                 node.send(shard, gcs.FindUnheld(node.address, request, ids, lost))
 
+    def ask_again(self, message: gcs.FindUnheld) -> None:
+        """Ask other shards, for the asked one does not own all of these objects."""
+        if tasks := self.asked.pop(message.request, None):
+            self._ask(tasks, message.lost)
+
     @on(gcs.FindUnheldReply)
     def on_find_unheld_reply(self, message: gcs.FindUnheldReply) -> None:
         """FindUnheldReply."""
