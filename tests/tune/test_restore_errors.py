@@ -78,6 +78,36 @@ def test_argument_that_a_run_which_goes_on_ignores_is_named(tmp_path):
             tune.run(train, resume=True, **options, **{argument: value})
 
 
+def other(config):
+    tune.report({"x": 2})
+
+
+class Training(tune.Trainable):
+    def step(self):
+        return {"x": 3, "done": True}
+
+
+@pytest.mark.usefixtures("session")
+@pytest.mark.parametrize("resume", [True, "AUTO", "AUTO+ERRORED"])
+def test_run_that_goes_on_with_another_trainable_says_so(tmp_path, resume):
+    options = {"config": {"x": 1}, "name": "e", "storage_path": str(tmp_path)}
+    tune.run(train, **options)
+    with pytest.warns(ExperimentWarning, match="has the trainable train, and is to go on with other.*Another name"):
+        tune.run(other, resume=resume, **options)
+    with pytest.raises(ValueError, match="has a function as trainable, train, .* a class, Training"):
+        tune.run(Training, resume=resume, **options)
+
+
+@pytest.mark.usefixtures("session")
+def test_run_of_a_registered_name_goes_on_under_that_name(tmp_path):
+    tune.register_trainable("plant", train)
+    options = {"config": {"x": 1}, "name": "e", "storage_path": str(tmp_path)}
+    tune.run("plant", **options)
+    analysis = tune.run("plant", resume=True, num_samples=2, **options)
+    assert [trial.trainable_name for trial in analysis.trials] == ["plant"] * 2
+    assert all(str(trial).startswith("plant_") for trial in analysis.trials)
+
+
 @pytest.mark.parametrize(
     "command",
     ["rm -rf /", "zray tune run a; rm b", "zray tune run 'a", "zray tune run a --resume\nrm b", 5, "zray stop --all"],

@@ -323,6 +323,7 @@ def test_run_resumes_from_its_url(fsspec, tmp_path):
     def fail(config):
         raise AssertionError("It ran twice.")
 
+    fail.__name__ = once.__name__  # another name is a warning
     analysis = tune.run(fail, resume=True, **options)
     assert [trial.last_result["y"] for trial in analysis.trials] == [1, 2]
 

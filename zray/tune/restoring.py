@@ -14,7 +14,6 @@ from .beginning import ExperimentWarning
 from .errors import warn_program
 from .journal import JOURNAL, read_journal
 from .refs import LostRef, dumps, refs_in
-from .registry import trainable_of
 from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from .search.basic_variant import BasicVariantGenerator
 from .settings import Settings
@@ -23,7 +22,7 @@ from .worker import is_class
 if TYPE_CHECKING:
     from .running_experiment import RunningExperiment
 
-__all__ = ["OfClass", "check_space", "check_trainable", "refuse_arguments", "samples_to_add"]
+__all__ = ["OfClass", "check_space", "refuse_arguments", "samples_to_add", "take_trainable"]
 
 
 class OfClass:
@@ -73,13 +72,15 @@ def refuse_arguments(others: dict[str, Any]) -> None:
         )
 
 
-def check_trainable(found: RunningExperiment, trainable: Any) -> None:
-    """Refuse to go on with something else than the experiment began with.
+def take_trainable(found: RunningExperiment, name: str, made: Any, *, may_be_other: bool = False) -> None:
+    """Let an experiment go on with a trainable, made anew.
+
+    Args:
+        may_be_other: whether another name than at first is a warning, and no error.
 
     Raises:
-        ValueError: the trainable is of another kind, or has another name.
+        ValueError: the trainable is of another kind than at first, or has another name.
     """
-    name, made = trainable_of(trainable)
     kinds = {True: "a class", False: "a function"}
     if is_class(made) != is_class(found.trainable):
         raise ValueError(
@@ -87,10 +88,12 @@ def check_trainable(found: RunningExperiment, trainable: Any) -> None:
             f"{found.trainable_name}, and is to go on with {kinds[is_class(made)]}, {name}.  Give the former one."
         )
     if name != found.trainable_name:
-        raise ValueError(
-            f"The experiment in {found.path} has the trainable {found.trainable_name}, and is to go on with {name}.  "
-            "Give the one of the same name, or begin another experiment."
-        )
+        said = f"The experiment in {found.path} has the trainable {found.trainable_name}, and is to go on with {name}."
+        if not may_be_other:
+            raise ValueError(f"{said}  Give the one of the same name, or begin another experiment.")
+        more = f"Trials that have not ended do so, from checkpoints of {found.trainable_name}."
+        warn_program(f"{said}  {more}  Another name begins another experiment.", ExperimentWarning)
+    found.trainable_name, found.trainable = name, made
 
 
 def _leaves(space: Any, path: str = "") -> dict[str, Any]:

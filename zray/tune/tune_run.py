@@ -8,7 +8,7 @@ from typing import Any
 from .beginning import ExperimentWarning
 from .config import CheckpointConfig, SyncConfig
 from .errors import warn_program
-from .restoring import samples_to_add
+from .restoring import samples_to_add, take_trainable
 from .results import ExperimentAnalysis, error_of
 from .running_experiment import RunningExperiment
 from .spellings import configs_of, translated
@@ -186,7 +186,8 @@ def run_or_resume(experiment: RunningExperiment, resume: Any) -> None:
     """Run an experiment, or continue the experiment in its folder.
 
     Raises:
-        ValueError: `resume` is something else than Ray knows, or the space has other keys than at first.
+        ValueError: `resume` is something else than Ray knows, the trainable is of another kind, or the space has
+            other keys than at first.
     """
     if not resume:
         experiment.fit()
@@ -199,12 +200,9 @@ def run_or_resume(experiment: RunningExperiment, resume: Any) -> None:
         experiment.fit()
         return
     found = RunningExperiment.load(
-        place,
-        experiment.trainable,
-        replays=False,
-        storage_filesystem=experiment.filesystem,
-        space=experiment.space,
+        place, replays=False, storage_filesystem=experiment.filesystem, space=experiment.space
     )
+    take_trainable(found, experiment.trainable_name, experiment.trainable, may_be_other=True)
     num_samples = samples_to_add(found, experiment)
     found.run_options = experiment.run_options
     experiment.__dict__.update(found.__dict__)

@@ -11,7 +11,7 @@ from .numbers import seconds
 from .output import names_of
 from .pickles import load
 from .registry import trainable_of
-from .restoring import OfClass, check_space, check_trainable, refuse_arguments
+from .restoring import OfClass, check_space, refuse_arguments, take_trainable
 from .results import ResultGrid, error_of
 from .running_experiment import STATE, RunningExperiment
 from .settings import Settings
@@ -239,8 +239,7 @@ class Tuner:
         if param_space is not None:
             check_space(experiment, param_space)
         if trainable is not None:
-            check_trainable(experiment, trainable)
-            experiment.trainable_name, experiment.trainable = trainable_of(trainable)
+            take_trainable(experiment, *trainable_of(trainable))
         resume = {
             "resume_unfinished": resume_unfinished,
             "resume_errored": resume_errored,
