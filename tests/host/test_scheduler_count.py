@@ -12,6 +12,7 @@ from zray.cluster_utils import Cluster
 from zray.host.client import control
 from zray.host.cluster import cpu_clocks
 from zray.host.cluster.head_state import Plan
+from zray.host.driver import startup
 from zray.host.process import node_processes
 from zray.options.count_ranges import count_range
 
@@ -31,6 +32,7 @@ def quick(monkeypatch):
         limits = {"scheduler_limits": QUICK} if cluster["kind"] == "head" else {}
         return start_node(*arguments, cluster={**cluster, **limits}, **options)
 
+    assert startup.start_node is start_node  # a module that is imported later would keep the patch
     monkeypatch.setattr(node_processes, "start_node", start)
 
 
