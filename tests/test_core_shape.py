@@ -161,6 +161,7 @@ ADDED = {
     "folders for spilled values, tried at the start": {"code lines": 9, "statements": 7, "lines of imports": 1},
     "calls that run ahead of callers on their node": {"code lines": 3, "statements": 3},
     "actors made anew, after the end of former ones": {"code lines": 41, "statements": 39},
+    "spill files of killed nodes": {"code lines": 16, "statements": 15},
     "slots of ids": {"code lines": 48, "statements": 41, "lines of imports": 5},
     "results of a queue in one frame": {"statements": 3, "lines of imports": -1},
     "lines of long waits in a pipe": {"code lines": 28, "statements": 22, "lines of imports": 2},

@@ -5,6 +5,7 @@ import errno
 import glob
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import zray
-from tests.gates import Gate
+from tests.gates import Gate, until
 from zray.exceptions import ObjectLostError, ObjectStoreFullError
 from zray.host import context
 from zray.host.session.session import Session
@@ -378,11 +379,33 @@ PROGRAM = """
 """
 
 
-def test_files_of_a_dead_session_are_removed_by_the_next_that_spills(tmp_path):
+def test_files_of_a_killed_session_go_with_its_last_process(tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path)], capture_output=True, text=True, timeout=60
     )
     assert "killed" in run.stdout, run.stderr
+    until(lambda: not os.listdir(tmp_path))
+
+
+def test_files_of_a_killed_node_go_with_its_session(tmp_path):
+    zray.init(num_cpus=1, object_store_memory=STORE, object_spilling_directory=str(tmp_path))
+    try:
+        refs = [zray.put(array(number)) for number in range(20)]
+        wait_until(lambda: files_in(tmp_path))
+        os.kill(context.runtime.node_pid, signal.SIGKILL)
+        with pytest.raises(zray.exceptions.ClusterLostError):
+            zray.get(make.remote(1))
+        del refs
+    finally:
+        zray.shutdown()
+    until(lambda: not os.listdir(tmp_path))
+
+
+def test_files_of_a_dead_session_are_removed_by_the_next_that_spills(tmp_path):
+    dead = tmp_path / f"zray-spilled-{os.getuid()}" / "dead-session"
+    dead.mkdir(parents=True, mode=0o700)
+    dead.parent.chmod(0o700)
+    (dead / "1").write_bytes(b"left")
     zray.init(num_cpus=1, object_store_memory=STORE, object_spilling_directory=str(tmp_path))
     try:
         refs = [zray.put(array(number)) for number in range(20)]

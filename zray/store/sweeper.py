@@ -19,6 +19,8 @@ import time
 from .segment import FILE_NAME, SHARED_MEMORY_FOLDER, unlink_session
 
 LOCK = "lock"
+# A link in the session's folder to the folder of its spill files, in a directory that the user has named.
+SPILLED_AT = "spilled-at"
 # A folder without a lock may be a session being made, and so may an empty file in shared memory.
 WITHOUT_LOCK_S_MIN = 60.0
 
@@ -117,6 +119,7 @@ def _sweep_if_dead(session: str, folder: str) -> bool:
         if descriptor >= 0:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         unlink_session(session)
+        remove_spill_files(session, folder)
         # The lock is held until the folder is gone, so that two sweepers do not meet in it.
         shutil.rmtree(folder, ignore_errors=True)
         return True
@@ -125,6 +128,29 @@ def _sweep_if_dead(session: str, folder: str) -> bool:
     finally:
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def remove_spill_files(session: str, session_folder: str) -> None:
+    """Remove the spill files of a session whose node is dead, and the folder of all sessions if empty."""
+    try:
+        folder = os.readlink(os.path.join(session_folder, SPILLED_AT))
+    except OSError:
+        return  # none, or in the session's folder
+    if os.path.basename(folder) == session and remove_if_dead(folder):
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(folder))
+
+
+def remove_if_dead(folder: str) -> bool:
+    """Remove a folder of spill files, unless its node lives.  Returns whether the folder was removed."""
+    try:
+        check_private(folder)
+        lock = lock_session(folder)
+    except (OSError, ValueError):
+        return False  # in use, being made, gone, or not ours
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+    return True
 
 
 def sweep_memory() -> list[str]:

@@ -2,7 +2,8 @@
 
     <session folder>/spilled/           by default, unless that lies in memory (tmpfs)
     <directory>/zray-spilled-<uid>/<session>/    if the user names a directory
-        lock      held while the node lives: the next node with this directory removes folders of dead ones
+        lock      held while the node lives: the next node with this directory removes folders of dead ones, and so does
+                  the last process of the session, which a link in the session's folder leads there
         N         the file of that number; N.new until it is complete
 
 A file is written under another name, and renamed when it is complete.  It need not survive the machine, so nothing is
@@ -23,7 +24,7 @@ from typing import Any
 
 from ...roles import effects
 from ...store.segment import Segment
-from ...store.sweeper import check_private, lock_session
+from ...store.sweeper import SPILLED_AT, check_private, lock_session, remove_if_dead
 from ..session.session import SEGMENTS
 
 # Bytes written, read and checked at a time: a piece is still in the processor's cache when its checksum is computed.
@@ -58,6 +59,7 @@ class SpillFolder:
     ) -> None:
         self.segments = segments
         self.links = os.path.join(session_folder, SEGMENTS)
+        self.way = os.path.join(session_folder, SPILLED_AT)
         self.linked: set[int] = set()  # segments that are spill files
         self.deliver = deliver
         self.lock = -1
@@ -118,6 +120,8 @@ class SpillFolder:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         if self.root:
             self.lock = lock_session(self.folder)
+            with suppress(FileExistsError):
+                os.symlink(self.folder, self.way)
 
     def _write(self, effect: effects.WriteSpillFile) -> effects.SpillFileWritten:
         path = self._path(effect.file)
@@ -284,11 +288,4 @@ def new_checksum() -> Any:
 def _sweep(root: str) -> None:
     """Remove the folders of nodes that were killed before they could remove them."""
     for name in os.listdir(root):
-        folder = os.path.join(root, name)
-        try:
-            check_private(folder)
-            lock = lock_session(folder)
-        except (OSError, ValueError):
-            continue  # in use, being made, or not ours
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        remove_if_dead(os.path.join(root, name))

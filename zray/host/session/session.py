@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...store.segment import unlink_session
-from ...store.sweeper import LOCK, check_private, sweep, sweep_memory
+from ...store.sweeper import LOCK, check_private, remove_spill_files, sweep, sweep_memory
 from .log_marks import errors_name, index_name
 
 if TYPE_CHECKING:
@@ -376,10 +376,11 @@ class Session:
             return None
 
     def remove(self) -> None:
-        """Remove segments, semaphores, sockets, the folder, and the root if empty.  Several processes may call the
-        function.
+        """Remove segments, semaphores, sockets, spill files, the folder, and the root if empty.  Several processes may
+        call the function.
         """
         unlink_session(self.name)
+        remove_spill_files(self.name, self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.remove_root()
 
