@@ -64,7 +64,7 @@ NAMES = {
     "TFPolicyGraph TorchPolicyGraph collect_metrics",
     "rllib.evaluation.metrics": "collect_metrics",
     "rllib.evaluation.episode": "Episode",
-    "rllib.evaluation.postprocessing": "compute_advantages compute_gae_for_sample_batch Postprocessing",
+    "rllib.evaluation.postprocessing": "compute_advantages compute_gae_for_sample_batch discount_cumsum Postprocessing",
     "rllib.evaluation.rollout_worker": "RolloutWorker get_global_worker",
     "rllib.evaluation.worker_set": "WorkerSet",
     "rllib.evaluate": "run",

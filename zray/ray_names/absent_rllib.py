@@ -215,7 +215,6 @@ NAMES = {
     "zray.rllib.policy.tf_mixins": LEARNER,
     "zray.rllib.policy.eager_tf_policy": LEARNER,
     "zray.rllib.policy.dynamic_tf_policy": LEARNER,
-    "zray.rllib.evaluation.Postprocessing": "Call `compute_advantages`, which returns the advantages and the targets.",
     "zray.rllib.evaluation.sampler": LEARNER,
     "zray.rllib.evaluation.get_global_worker": "Read the environment's `EnvContext`, which has `worker_index`.",
     "zray.rllib.utils.pre_checks": "Call `gymnasium.utils.env_checker.check_env`; `build_algo` checks the spaces.",

@@ -34,7 +34,7 @@ _EVALUATION = {
     "EnvRunner": "groups:Group",
     "SingleAgentEnvRunner": "groups:Group",
     "WorkerSet": "rollouts:Rollouts",
-    "compute_advantages": "advantages:generalized_advantages",
+    **{name: f"postprocessing:{name}" for name in ("Postprocessing", "compute_advantages", "discount_cumsum")},
     "SampleBatch": "policy.sample_batch:SampleBatch",
     "MultiAgentBatch": "policy.sample_batch:MultiAgentBatch",
     "PolicyEvaluator": "groups:Group",
