@@ -166,7 +166,7 @@ MODULES: dict[str, dict[str, str]] = {
     "utils.typing": _TYPES,
     "utils.filter": {"MeanStdFilter": "filters:MeanStdFilter", "NoFilter": "filters:NoFilter"},
     "utils.metrics.metrics_logger": {"MetricsLogger": "callbacks:MetricsLogger"},
-    "utils.replay_buffers": {"ReplayBuffer": "replay:Replay", "PrioritizedReplayBuffer": "replay:PrioritizedReplay"},
+    "utils.replay_buffers": {name: f"replay_buffers:{name}" for name in ("PrioritizedReplayBuffer", "ReplayBuffer")},
     "utils.schedules": {},
     "utils.spaces": _SPACES,
     "utils.spaces.space_utils": _SPACES,
