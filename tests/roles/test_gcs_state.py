@@ -61,7 +61,8 @@ def tables(shard):
     """All that a shard keeps; what it counts is not state."""
     kept = {name: value for name, value in vars(shard).items() if name not in (*COUNTS, "sender", "now", "_effects")}
     # Which name an actor has is asked one by one: its order says nothing.
-    return plain(kept | {"name_by_actor": sorted(shard.name_by_actor.items())})
+    kinds = {kind.__name__: type(handler).__name__ for kind, handler in shard.handlers.items()}
+    return plain(kept | {"name_by_actor": sorted(shard.name_by_actor.items()), "handlers": kinds})
 
 
 def turn(shard, message):

@@ -8,11 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scripts import ROOT
+from zray.exceptions import ProtocolError
+from zray.host.process.node_processes import PROCESSES_MAX
 from zray.ids import return_id
 from zray.roles.gcs.keeping import Keeping
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.local_scheduler.addresses import Addresses
-from zray.wire.shards import SLOTS_MAX, SlotTable
+from zray.wire.codec import Envelope, decode, encode
+from zray.wire.gcs import LineageNeeded, RecordTasks
+from zray.wire.shards import SHARDS_MAX, SLOTS_MAX, SlotTable
 
 IDS = [bytes(number * factor % 256 for factor in range(1, 17)) for number in range(1, 200)]
 COUNTS = (1, 2, 3, 4, 5, 7, 8, 64)
@@ -130,3 +134,18 @@ def test_a_change_that_is_none_is_refused(change):
 def test_bytes_that_are_no_table_are_refused():
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(msgspec.msgpack.encode(((0, 3), 0, 2)), type=SlotTable)
+
+
+@pytest.mark.parametrize("kind", [RecordTasks, LineageNeeded])
+def test_a_message_about_more_shards_than_any_cluster_has_is_refused(kind):
+    """A table is made of the number: a large one would take all memory."""
+    fields = {"node": "n1/local", "specs": [], "request": 0}
+    if kind is LineageNeeded:
+        fields = {"source": 0, "target": 1, "number": 1, "needed": [], "freed": []}
+    for shards, is_good in ((PROCESSES_MAX, True), (SHARDS_MAX, True), (SHARDS_MAX + 1, False), (1 << 60, False)):
+        frame = encode(Envelope(1, 1, 0, [kind(**fields, shards=shards)]))
+        if is_good:
+            assert decode(frame).messages[0].shards == shards
+        else:
+            with pytest.raises(ProtocolError, match="Expected `int`"):
+                decode(frame)

@@ -21,6 +21,7 @@ monitor            HeartbeatReply, NodeJoined, NodeLost
 from ..ids import FunctionID, ObjectID, TaskID
 from .limits import Many, ShortBytes, Table, Text
 from .message import Message, Natural, routed
+from .shards import ShardCount
 from .task_spec import TaskOptions, TaskSpec
 from .tasks import Function
 
@@ -68,7 +69,7 @@ class RecordTasks(Message, tag=routed(100, "local -> gcs")):
     node: Text
     specs: Many[TaskSpec]
     request: int = 0
-    shards: Natural = 1
+    shards: ShardCount = 1
     attempts: Many[tuple[TaskID, Natural]] = []
 
 
@@ -260,7 +261,7 @@ class LineageNeeded(Message, tag=routed(115, "gcs -> local -> gcs")):
 
     source: Natural
     target: Natural
-    shards: Natural
+    shards: ShardCount
     number: Natural
     needed: Many[TaskID]
     freed: Many[TaskID]

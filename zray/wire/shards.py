@@ -16,14 +16,18 @@ local scheduler        AwaitReturns -> AwaitReturnsReply    to a shard that has 
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from .limits import Several
 from .message import Message, Natural, routed
 
 # A cluster has at most so many slots, unless it is born with more shards.
 SLOTS_MAX = 256
+# A table for so many shards is made of a number that stands in a message; `--gcs-shards` allows fewer.
+SHARDS_MAX = 1_000
+ShardCount = Annotated[int, Meta(ge=0, le=SHARDS_MAX)]
 
 
 class SlotTable(Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
