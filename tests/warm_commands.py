@@ -31,8 +31,8 @@ MODULES = (
 )
 # A program of the user runs in these, or a terminal is theirs.
 COLD = "attach microbenchmark mpi replay reproduce rllib run slurm symmetric-run top tune".split()
-# Variables that the child applies to its own streams and threads.
-APPLIED = ("PYTHONUNBUFFERED", "OMP_NUM_THREADS", "PYTEST_CURRENT_TEST")
+# Variables that no module of a command reads when it is imported, beside those of sessions.
+FREE = (*warm_starts.FREE, "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "HOME", "PATH", "XDG_", "FAKE_HOSTS")
 
 
 class WarmCommands:
@@ -42,15 +42,15 @@ class WarmCommands:
         self.seen = set()
         self.socket = None
 
-    def run(self, line, *, env, cwd, timeout):
-        """Run `[python, "-m", "cli.main", command, ...]`, as subprocess.run with text in pipes."""
+    def run(self, line, *, env, cwd, timeout, text=None):
+        """Run `[python, "-m", "cli.main", command, ...]`, as subprocess.run with text in pipes.  text: its input."""
         name = line[3] if len(line) > 3 else ""
-        is_warm = name in self.seen and name not in COLD and warm_starts.is_on() and sys.executable == line[0]
+        is_warm = text is None and name in self.seen and name not in COLD and warm_starts.is_on()
         if is_warm and self.socket is None:
             self.start()
         if not is_warm or self.fixed(env) != self.began_with:
             self.seen.add(name)
-            return subprocess.run(line, env=env, cwd=cwd, capture_output=True, text=True, timeout=timeout)
+            return subprocess.run(line, input=text, env=env, cwd=cwd, capture_output=True, text=True, timeout=timeout)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             pid = self.fork(line[3:], env, os.fspath(cwd), out.fileno(), errors.fileno())
             status = _wait(pid, timeout, line)
@@ -77,8 +77,7 @@ class WarmCommands:
 
     def fixed(self, variables):
         """Return the variables that modules may read when they are imported."""
-        free = (*warm_starts.FREE, *APPLIED)
-        return {name: value for name, value in variables.items() if not name.startswith(free)}
+        return {name: value for name, value in variables.items() if not name.startswith(FREE)}
 
     def fork(self, arguments, variables, folder, out, errors):
         """Fork a command, a child of this process; return its pid."""

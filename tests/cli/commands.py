@@ -11,9 +11,9 @@ def command_line(*arguments):
     return [sys.executable, "-m", "cli.main", *arguments]
 
 
-def zray(*arguments, timeout_s=40, cwd=ROOT, env=None):
-    """Run a command to its end; the result has stdout, stderr and returncode."""
-    return commands.run(command_line(*arguments), env=env or environment(), cwd=cwd, timeout=timeout_s)
+def zray(*arguments, timeout_s=40, cwd=ROOT, env=None, text=None):
+    """Run a command to its end; the result has stdout, stderr and returncode.  text: its standard input."""
+    return commands.run(command_line(*arguments), env=env or environment(), cwd=cwd, timeout=timeout_s, text=text)
 
 
 def statuses():

@@ -28,11 +28,7 @@ def start(*arguments, **how):
 def started(*arguments, token="", text=None, cwd=ROOT):
     """The same; all that it said."""
     variables = {**environment(), **({"ZRAY_TOKEN": token} if token else {})}
-    if text is None:
-        done = zray("start", *arguments, env=variables, cwd=cwd)
-    else:
-        how = {"env": variables, "cwd": cwd, "capture_output": True, "text": True, "timeout": 40}
-        done = subprocess.run(command_line("start", *arguments), input=text, **how)
+    done = zray("start", *arguments, env=variables, cwd=cwd, text=text)
     assert done.returncode == 0, done.stderr
     return done
 

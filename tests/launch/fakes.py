@@ -5,10 +5,9 @@ A host may be in a namespace of its own.  `fails` has what ssh says of a host th
 
 import json
 import os
-import subprocess
 import sys
 
-from tests.cli.commands import command_line
+from tests.cli.commands import zray
 from tests.scripts import environment
 
 SSH = """\
@@ -67,17 +66,9 @@ class Hosts:
         found.pop("XDG_STATE_HOME", None)
         return found
 
-    def zray(self, *arguments, status=0, timeout_s=50, **options):
+    def zray(self, *arguments, status=0, timeout_s=50, text=None):
         """A command to its end, which must have the status; the result has stdout and stderr."""
-        done = subprocess.run(
-            command_line(*arguments),
-            env=self.variables(),
-            cwd=self.work,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            **options,
-        )
+        done = zray(*arguments, env=self.variables(), cwd=self.work, timeout_s=timeout_s, text=text)
         assert done.returncode == status, done.stdout + done.stderr
         assert "Traceback" not in done.stderr, done.stderr
         return done

@@ -110,7 +110,7 @@ def commands_run(hosts):
     ]
     done = hosts.zray("exec", "--all", "test -e zray-*/nothing || [ ${PWD##*/} != b ]", status=1)
     assert "b  FAILED: the command ended with status 1." in done.stderr and done.stderr.count("FAILED") == 1
-    done = hosts.zray("attach", input="echo at $ZRAY_ADDRESS\nexit 3\n", status=3)
+    done = hosts.zray("attach", text="echo at $ZRAY_ADDRESS\nexit 3\n", status=3)
     assert f"at {hosts.info('a')['cluster']}\n" in done.stdout
     (hosts.work / "data").mkdir()
     (hosts.work / "data" / "x").write_text("x")
