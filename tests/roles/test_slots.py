@@ -7,6 +7,7 @@ from zray.ids import group_name_key, name_key, put_id, return_id
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard
 from zray.roles.global_scheduler import GlobalScheduler
+from zray.roles.local_scheduler.actors.traces import Trace
 from zray.roles.local_scheduler.membership.slots import Slots
 from zray.wire import actors, gcs, groups, handles, homes, scheduling
 from zray.wire.chain import ShardRequest, SlotsMoved
@@ -235,8 +236,18 @@ def test_a_table_with_a_shard_that_is_not_known_waits_for_it(desk):
 
 
 def test_a_trace_that_asked_the_wrong_shard_is_given_up(desk):
-    desk.tell("gcs-0", SlotsMoved(SPLIT, handles.FindHolders(1, [MOVED])))
-    assert desk.take_sent(handles.FindHolders) == []
+    traces = desk.scheduler.traces
+    trace = traces.trace = Trace(7, {}, {"gcs-0": None})
+
+    def steps():
+        traces._end(trace, [])
+        yield
+
+    traces.steps = steps()
+    desk.tell("gcs-0", SlotsMoved(SPLIT, handles.FindHolders(6, [MOVED])))
+    assert not trace.is_void
+    desk.tell("gcs-0", SlotsMoved(SPLIT, handles.FindHolders(7, [MOVED])))
+    assert trace.is_void and not trace.silent and traces.trace is None
 
 
 # --- the global scheduler ---
