@@ -162,6 +162,7 @@ ADDED = {
     "calls that run ahead of callers on their node": {"code lines": 3, "statements": 3},
     "actors made anew, after the end of former ones": {"code lines": 41, "statements": 39},
     "spill files of killed nodes": {"code lines": 16, "statements": 15},
+    "ends of items at shards, one at a time": {"code lines": 2, "statements": 1},
     "slots of ids": {"code lines": 48, "statements": 41, "lines of imports": 5},
     "results of a queue in one frame": {"statements": 3, "lines of imports": -1},
     "lines of long waits in a pipe": {"code lines": 28, "statements": 22, "lines of imports": 2},

@@ -379,15 +379,17 @@ class TaskTable:
             del record.objects[item.object_id]
             self._let_go(task_id)
 
-    def _let_go(self, task_id: bytes) -> None:
+    def _let_go(self, task_id: bytes, *, has_lost_dependent: bool = False) -> None:
+        """Remove a record that nothing keeps.  Of a generator's many objects, only a lost dependent frees others."""
         doomed = [task_id]
         while doomed:
             task_id = doomed.pop()
             record = self.records.get(task_id)
             if record is None:
                 continue
-            if record.objects and not self._is_taken(task_id, record):
+            if has_lost_dependent and record.objects and not self._is_taken(task_id, record):
                 self._free_unheld(record)
+            has_lost_dependent = True  # all further ones
             if record.holder or record.dependents or record.objects:
                 continue
             del self.records[task_id]
@@ -445,7 +447,7 @@ class TaskTable:
         assert self.keeping is not None
         if self.keeping.let_go_for(task_id, shard):
             self.require(task_id).dependents -= 1
-            self._let_go(task_id)
+            self._let_go(task_id, has_lost_dependent=True)
 
     def check_everything(self) -> None:
         """Assert that `dependents` match the specs, and each record has a reason to live."""
