@@ -13,6 +13,7 @@ from zray.version import __version__
 from zray.wire.codec import decode, encode
 from zray.wire.message import PROTOCOL_VERSION, Bulk
 from zray.wire.session import Hello
+from zray.wire.shards import SlotTable
 
 ANSWER_MS = 20_000
 
@@ -70,6 +71,9 @@ def random_value(kind, pick):
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
         return constrained_value(*arguments[:2], pick)
+    if kind is SlotTable:  # refuses owners that there never were
+        owners = tuple(pick.randrange(5) for _ in range(pick.randrange(1, 4)))
+        return SlotTable(owners, pick.choice((0, 1, (1 << 63) - 1)), pick.choice((max(owners) + 1, (1 << 63) - 1)))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return random_message(kind, pick)
     if origin in (list, tuple):
