@@ -45,7 +45,7 @@ def say(role, sender, message):
 
 def test_each_request_has_ids_or_is_for_every_shard():
     for_all = {gcs.ReleaseFunctions, actors.LookUpActorNames, gcs.NodeLost, AttendShard, SlotsChanged, AwaitReturns}
-    by_number = {gcs.LineageNeeded, gcs.LineageNeededReply}
+    by_number = {gcs.LineageNeeded, gcs.LineageNeededReply, gcs.LineageMoved}
     assert set(ShardRequest.__args__) == {*LISTS, *KEYS, *for_all, *by_number}
 
 
@@ -114,10 +114,6 @@ def test_a_table_by_which_records_would_move_is_refused():
     say(shard, N1, gcs.RecordTasks(N1, [spec(MOVED)], 0, 2))
     say(shard, "counts", SlotsChanged(SPLIT))
     assert shard.tasks.slots is None and shard.rejected == {"a table of slots by which records would move": 1}
-    needing = GcsShard("gcs-1")
-    say(needing, N1, gcs.RecordTasks(N1, [spec(OTHER, return_id(MOVED, 1))], 0, 2))
-    say(needing, "counts", SlotsChanged(SPLIT))
-    assert needing.tasks.slots is None
 
 
 def test_the_table_is_part_of_the_state(shard):

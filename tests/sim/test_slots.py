@@ -7,12 +7,13 @@ from the beginning.
 import pytest
 
 from zray.roles.gcs import GcsShard, slots
+from zray.roles.gcs.keeping import Keeping
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.local_scheduler.membership.slots import Slots
 from zray.sim import simulator
 from zray.sim.main import Wanted, run_seed
 from zray.sim.shards import Shards
-from zray.wire.shards import SlotTable
+from zray.wire.shards import SlotsChanged, SlotTable
 
 pytestmark = pytest.mark.sim
 
@@ -81,3 +82,68 @@ def test_programs_end_as_ever(taken, wanted):
         outcome = run_seed(seed, wanted)
         assert not outcome.error, (seed, outcome.error)
     assert taken and all(before < after == history()[-1].epoch for before, after in taken)
+
+
+# --- shards that hear of a change later than those whose slots move ---
+
+BEFORE = SlotTable.at_birth(3)
+AFTER = BEFORE.split(0, BEFORE.slots_of(0)[::2])
+
+
+@pytest.fixture
+def late(monkeypatch):
+    """Shards 0 and 3 have the newer table, the others hear of it later, or from these.  Returned words, and epochs."""
+    seen = {"returned": 0, "epochs": []}
+
+    def wrap(kind, name, after):
+        before = getattr(kind, name)
+
+        def wrapped(self, *args, **kwargs):
+            result = before(self, *args, **kwargs)
+            after(self, *args)
+            return result
+
+        monkeypatch.setattr(kind, name, wrapped)
+
+    def is_made(shard, address, *_):
+        slots.take(shard, AFTER if address[-1] in "03" else BEFORE)
+
+    def is_heard(_, message):
+        seen["returned"] += len(message.tasks)
+
+    def tell(world):
+        for number in (1, 2):
+            world.call_at(world.random.uniform(0.0, 2.0), tell_one, world, f"gcs-{number}")
+
+    def tell_one(world, name):
+        (shard,) = [shard for shard in world.shards.authorities() if shard.address == name]
+        seen["epochs"].append(shard.tasks.slots.epoch)
+        if shard.tasks.slots.epoch < AFTER.epoch:
+            world.heads.node.arrive("counts", name, SlotsChanged(AFTER))
+
+    plain = simulator.Addresses
+
+    def addresses(*args, **kwargs):
+        result = plain(*args, **kwargs)
+        result.slots = AFTER
+        return result
+
+    monkeypatch.setattr(simulator, "Addresses", addresses)
+    wrap(GlobalScheduler, "__init__", lambda role, *_: setattr(role, "slots", AFTER))
+    wrap(GcsShard, "__init__", is_made)
+    wrap(Keeping, "came_back", is_heard)
+    wrap(Shards, "__init__", lambda shards, *_: shards.follow(AFTER))
+    wrap(Shards, "start", lambda shards: tell(shards.world))
+    return seen
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [Wanted(nodes=3, shards=4), Wanted(nodes=3, shards=4, deaths=True), Wanted(nodes=3, shards=4, drains=True)],
+    ids=["plain", "deaths", "drains"],
+)
+def test_needs_follow_the_slots_of_their_tasks(late, wanted):
+    for seed in range(1, 9):
+        outcome = run_seed(seed, wanted)
+        assert not outcome.error, (seed, outcome.error)
+    assert late["returned"] and set(late["epochs"]) == {BEFORE.epoch, AFTER.epoch}

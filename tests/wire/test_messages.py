@@ -290,6 +290,7 @@ TAGS = {
     313: "SlotsMoved",
     314: "AwaitReturns",
     315: "AwaitReturnsReply",
+    316: "LineageMoved",
 }
 
 ROLES = (

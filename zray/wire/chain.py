@@ -57,6 +57,7 @@ ShardRequest = (
     | gcs.NodeLost
     | gcs.LineageNeeded
     | gcs.LineageNeededReply
+    | gcs.LineageMoved
     | groups.AttendShard
     | groups.RegisterGroup
     | groups.TryPlaces
@@ -101,6 +102,7 @@ ShardReply = (
     | homes.ActorOrphaned
     | gcs.LineageNeeded
     | gcs.LineageNeededReply
+    | gcs.LineageMoved
     | groups.GroupRegistered
     | groups.KeepGroup
     | groups.PrepareBundles

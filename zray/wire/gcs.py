@@ -11,6 +11,7 @@ GCS shard          FreeCopies                          nobody holds the object: 
 GCS shard          RebuildObject / CannotRebuild       all copies went with their nodes: re-execute the task
 GCS shard          ObjectLost                          the object cannot be reconstructed
 GCS shard          LineageNeeded -> LineageNeededReply     by way of a node, to another shard: keep these records
+GCS shard          LineageNeeded -> LineageMoved           the same, of which some are another shard's by now
 local scheduler    FetchFunction -> FetchFunctionReply
 local scheduler    ReleaseFunctions                    the job that has published the functions has ended
 node               RegisterNode, Heartbeat             to the monitor
@@ -21,7 +22,7 @@ monitor            HeartbeatReply, NodeJoined, NodeLost
 from ..ids import FunctionID, ObjectID, TaskID
 from .limits import Many, ShortBytes, Table, Text
 from .message import Message, Natural, routed
-from .shards import ShardCount
+from .shards import ShardCount, SlotTable
 from .task_spec import TaskOptions, TaskSpec
 from .tasks import Function
 
@@ -273,6 +274,19 @@ class LineageNeededReply(Message, tag=routed(116, "gcs -> local -> gcs")):
     source: Natural
     target: Natural
     number: Natural
+
+
+class LineageMoved(Message, tag=routed(316, "gcs -> local -> gcs")):
+    """As LineageNeededReply, but some of the batch's tasks are no tasks of shard `target` by its newer `table`.
+
+    Nothing of these was done.  Shard `source` tells their owners.
+    """
+
+    source: Natural
+    target: Natural
+    number: Natural
+    table: SlotTable
+    tasks: Many[TaskID]
 
 
 class RegisterNode(Message, tag=routed(120, "local -> monitor")):

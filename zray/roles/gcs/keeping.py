@@ -6,6 +6,7 @@ from shard to shard, and released likewise.
 
     shard A    LineageNeeded         to a node, which takes it to shard B
     shard B    LineageNeededReply    to that node, which takes it back
+    shard B    LineageMoved          likewise, if some of the tasks are another shard's by a newer table of slots
 
 Shards have no connections of their own, and a replica has no clock: nodes carry their messages, as they reach every
 shard in any case.  Messages from a shard to another are numbered batches, one in flight at a time; later entries are
@@ -18,6 +19,11 @@ before them.  A node keeps its holds on a task's arguments until the task's reco
 before, its records may lack arguments: no other node has a ref on their results, and they go when the shards have told
 each other.
 
+A slot may move from a shard to another, with its records and the other shards' needs of them.  A shard that has not
+heard of that reports to the former owner.  What comes back is reported to the owner by the newer table, with all that
+was not sent yet.  The words about a task stay in order: no batch goes to the new owner while a batch to the former one
+has words that may come back.  A shard may say the opposite of these meanwhile; then both are dropped.
+
 Puts are not reconstructed by running a task: they are not reported.  A cluster with a single shard has no Keeping.
 """
 
@@ -28,7 +34,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ...ids import is_put, task_of
-from ...wire.gcs import HoldAtNodeReply, LineageNeeded, LineageNeededReply, RecordTasksReply
+from ...wire.gcs import HoldAtNodeReply, LineageMoved, LineageNeeded, LineageNeededReply, RecordTasksReply
 from ...wire.shards import SlotTable
 from ...wire.task_spec import TaskSpec
 
@@ -46,7 +52,12 @@ Reply = RecordTasksReply | HoldAtNodeReply
 class Peer(Struct, array_like=True, forbid_unknown_fields=True):
     """The exchange between this shard and another."""
 
-    LASTING = {"carriers": "CARRIERS_MAX", "words": (lambda it: len(it.needed) + len(it.freed), "WORDS_MAX")}
+    PASSING = {"behind": None}
+    LASTING = {
+        "carriers": "CARRIERS_MAX",
+        "words": (lambda it: len(it.needed) + len(it.freed), "WORDS_MAX"),
+        "returned": "WORDS_MAX",
+    }
 
     number: int = 0  # of the last batch given to a node
     heard: int = 0  # of the last acknowledged batch; equal: none in flight
@@ -56,6 +67,8 @@ class Peer(Struct, array_like=True, forbid_unknown_fields=True):
     coming: dict[bytes, bool] = field(default_factory=dict)  # task -> whether needed: not sent yet
     last_needed: int = 0  # the last batch with new needs, sent or not
     received: int = 0  # the number of the last batch received from it
+    returned: list[bytes] = field(default_factory=list)  # tasks of that batch which are not ours
+    behind: dict[int, int] = field(default_factory=dict)  # its next batch waits for these: shard -> batch
 
 
 class Held(Struct, array_like=True, forbid_unknown_fields=True):
@@ -75,8 +88,8 @@ class Keeping:
 
     def __init__(self, own: int, shards: int, slots: SlotTable | None = None) -> None:
         self.own = own
-        self.shards = shards
         self.slots = slots or SlotTable.at_birth(shards)
+        self.shards = max(shards, self.slots.shards)
         self.abroad: dict[bytes, None] = {}  # tasks of other shards that our records need
         self.kept_for: dict[bytes, dict[int, None]] = {}  # our tasks -> the shards that need them
         self.peers: dict[int, Peer] = {}
@@ -84,8 +97,34 @@ class Keeping:
         self.held: list[Held] = []
 
     def take_slots(self, table: SlotTable) -> None:
-        """Take a newer table of slots."""
+        """Take a newer table of slots: what was not sent yet goes to the owners by it."""
+        former, self.slots = self.slots, table
+        if table == former:
+            return  # that of a loaded state
+        self.shards = max(self.shards, table.shards)
+        for number, peer in list(self.peers.items()):
+            if peer.number != peer.heard:
+                for owner in {table.owner(task_id): None for task_id in (*peer.needed, *peer.freed)}:
+                    if owner not in (number, self.own):
+                        self.peer(owner).behind[number] = peer.number
+            words = {it: said for it, said in peer.coming.items() if former.owner(it) == number != table.owner(it)}
+            for task_id in words:
+                del peer.coming[task_id]
+            self.say_again(number, words)
+
+    def begin_with(self, table: SlotTable) -> None:
+        """Have the table of a loaded state, by which all words are where they belong."""
         self.slots = table
+
+    def say_again(self, former: int, words: dict[bytes, bool]) -> None:
+        """Say to the owners what was to be said to another shard, or has come back from it."""
+        owners = {self.shard_of(task_id): None for task_id in words if self.shard_of(task_id) != self.own}
+        for task_id, is_needed in words.items():
+            if self.shard_of(task_id) in owners:
+                self._say(task_id, is_needed=is_needed)
+        for held in self.held:
+            if former in held.batches:
+                held.batches |= {owner: self.peer(owner).last_needed for owner in owners}
 
     def shard_of(self, task_id: bytes) -> int:
         """Return the number of the shard responsible for a task."""
@@ -163,7 +202,7 @@ class Keeping:
         """Give new entries to a node."""
         carrier = next(reversed(self.nodes), "")
         for number, peer in self.peers.items():
-            if peer.number == peer.heard and peer.coming:
+            if peer.number == peer.heard and peer.coming and not peer.behind:
                 batch = list(peer.coming.items())[:WORDS_MAX]
                 for task_id, _ in batch:
                     del peer.coming[task_id]
@@ -181,14 +220,22 @@ class Keeping:
     def _is_waiting(self, node: str) -> bool:
         return any(held.target == node for held in self.held)
 
-    def heard(self, message: LineageNeededReply) -> bool:
+    def heard(self, message: LineageNeededReply | LineageMoved) -> bool:
         """Note that another shard has acknowledged a batch.  False: known already."""
         peer = self.peers.get(message.target)
         if peer is None or message.source != self.own or message.number != peer.number or peer.number == peer.heard:
             return False
         peer.heard = peer.number
         peer.needed, peer.freed, peer.carriers = [], [], []
+        for other in self.peers.values():
+            other.behind.pop(message.target, None)
         return True
+
+    def came_back(self, message: LineageMoved) -> dict[bytes, bool] | None:
+        """As `heard`.  Returns the words that came back, to be said again by the newer table; None: known already."""
+        peer = self.peers.get(message.target)
+        needed = dict.fromkeys(peer.needed) if peer is not None else {}
+        return {task_id: task_id in needed for task_id in message.tasks} if self.heard(message) else None
 
     def _reply(self, shard: GcsShard) -> None:
         waiting = []
@@ -206,12 +253,16 @@ class Keeping:
 
     # --- needs of other shards ---
 
-    def received(self, message: LineageNeeded) -> bool:
-        """Return whether a batch is new."""
+    def received(self, message: LineageNeeded, table: SlotTable | None) -> bool:
+        """Return whether a batch is new.  table: not None where slots move; then some tasks may be another shard's."""
         peer = self.peer(message.source)
         if message.number <= peer.received:
             return False
+        self.shards = max(self.shards, message.shards)
         peer.received = message.number
+        peer.returned = []
+        if table is not None:
+            peer.returned = [it for it in (*message.needed, *message.freed) if table.owner(it) != self.own]
         return True
 
     # --- nodes ---
@@ -231,16 +282,24 @@ def on_lineage_needed(shard: GcsShard, message: LineageNeeded) -> None:
         shard.reject("a message of a lost node")  # another node brings it
         return
     keeping = shard.tasks.keep(message.shards, shard.address, (*shard.groups.attending, shard.sender))
-    if keeping is None or message.target != keeping.own or message.source >= keeping.slots.shards:
+    if keeping is None or message.target != keeping.own or message.source >= max(keeping.shards, message.shards):
         shard.reject("words for another shard")
         return
-    if keeping.received(message):
+    table, peer = shard.tasks.slots, keeping.peer(message.source)
+    if keeping.received(message, table):
+        aside = dict.fromkeys(peer.returned)
         for task_id in message.needed:
-            shard.tasks.keep_for(task_id, message.source)
+            if task_id not in aside:
+                shard.tasks.keep_for(task_id, message.source)
         for task_id in message.freed:
-            shard.tasks.let_go_for(task_id, message.source)
+            if task_id not in aside:
+                shard.tasks.let_go_for(task_id, message.source)
     keeping.met(shard.sender)
-    shard.send(shard.sender, LineageNeededReply(message.source, message.target, message.number))
+    batch = (message.source, message.target, message.number)
+    if table is not None and peer.returned and message.number == peer.received:
+        shard.send(shard.sender, LineageMoved(*batch, table, peer.returned))
+    else:
+        shard.send(shard.sender, LineageNeededReply(*batch))
 
 
 def on_lineage_needed_reply(shard: GcsShard, message: LineageNeededReply) -> None:

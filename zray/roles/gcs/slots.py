@@ -3,11 +3,16 @@
     counts             SlotsChanged    the table, if newer; also that of other shards' changes
     local scheduler    AwaitReturns    AwaitReturnsReply, behind all that went back before
     any                a request for an id of another shard     SlotsMoved: nothing of it is done
+    local scheduler    LineageMoved    words that have come back from another shard: keeping.py
 
 Without a table the shard owns whatever it is asked about: it is one of those with which the cluster was born.
 
 A table is part of the replicated state, so each member sends the same requests back.  Records do not move yet: a table
-by which the shard loses a record is refused.
+by which the shard loses a record is refused.  The needs of records of other shards follow any table (keeping.py).
+
+A change of slots is made by one table, and the next one begins when all shards have that.  Before the first change all
+shards have the present table.  A shard that gains a slot takes the table first, then the one that loses it, then the
+others.  So each of these may take it from any shard that has it.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ids import name_key
 from ...wire.chain import SlotsMoved
+from ...wire.gcs import LineageMoved
 from ...wire.keyed import has_ids, ids_of
 from ...wire.shards import AwaitReturns, AwaitReturnsReply, SlotsChanged, SlotTable
 from ..role import on
@@ -53,10 +59,14 @@ def _own(shard: GcsShard) -> int:
     return int(shard.address.rpartition("-")[2])
 
 
-def _keys(shard: GcsShard) -> list[bytes]:
-    """Return the ids of all records."""
+def _moves_records(shard: GcsShard, table: SlotTable) -> bool:
+    """Whether the shard loses a record by a newer table, or gains an id of which it has only needs."""
+    own, keeping, former = _own(shard), shard.tasks.keeping, shard.tasks.slots
+    if former is None and keeping is not None:
+        former = keeping.slots
     names = [name_key(*name) for name in shard.actor_by_name]
-    return [*shard.tasks.records, *shard.functions.by_id, *shard.homes.homes, *shard.groups.records, *names]
+    keys = [*shard.tasks.records, *shard.functions.by_id, *shard.homes.homes, *shard.groups.records, *names]
+    return any((former is None or former.owner(key) == own) != (table.owner(key) == own) for key in keys)
 
 
 class SlotRequests:
@@ -71,15 +81,26 @@ class SlotRequests:
         shard, table, tasks = self.shard, message.table, self.shard.tasks
         if tasks.slots is not None and table.epoch <= tasks.slots.epoch:
             shard.reject("a table of slots that is not newer")
-        elif any(table.owner(key) != _own(shard) for key in _keys(shard)) or self._needs_move(table):
+        elif _moves_records(shard, table):
             shard.reject("a table of slots by which records would move")
         else:
             take(shard, table)
 
-    def _needs_move(self, table: SlotTable) -> bool:
-        """Whether a task of another shard that our records need belongs to a third one by the table."""
-        keeping = self.shard.tasks.keeping
-        return keeping is not None and any(keeping.shard_of(task) != table.owner(task) for task in keeping.abroad)
+    @on(LineageMoved)
+    def on_lineage_moved(self, message: LineageMoved) -> None:
+        """LineageMoved: the table comes from a shard that has taken it, and moves nothing here."""
+        shard, table, keeping = self.shard, message.table, self.shard.tasks.keeping
+        known = keeping.slots if keeping is not None else table
+        if table.epoch > known.epoch and table.slots_of(_own(shard)) != known.slots_of(_own(shard)):
+            shard.reject("a table of slots by which records would move")
+            return
+        words = keeping.came_back(message) if keeping is not None else None
+        if keeping is None or words is None:
+            shard.reject("a batch that was known to be heard")
+            return
+        if table.epoch > known.epoch:
+            take(shard, table)
+        keeping.say_again(message.target, words)
 
     @on(AwaitReturns)
     def on_await_returns(self, message: AwaitReturns) -> None:

@@ -266,6 +266,8 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         shard.groups.load(part.attending, part.group_trips)
         shard.wanted.update(dict.fromkeys(part.wanted))
         if part.slots is not None:
+            if shard.tasks.keeping is not None:
+                shard.tasks.keeping.begin_with(part.slots)
             slots.take(shard, part.slots)
 
 

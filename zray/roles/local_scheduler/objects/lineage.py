@@ -400,8 +400,8 @@ class Lineage:
             for part in limits.portions(ids):
                 self.node.send(shard, gcs.ReleaseAtNode(self.node.address, part, by_death))
 
-    @on(gcs.LineageNeeded, gcs.LineageNeededReply)
-    def on_lineage_between_shards(self, message: gcs.LineageNeeded | gcs.LineageNeededReply) -> None:
+    @on(gcs.LineageNeeded, gcs.LineageNeededReply, gcs.LineageMoved)
+    def on_lineage_between_shards(self, message: gcs.LineageNeeded | gcs.LineageNeededReply | gcs.LineageMoved) -> None:
         """A request or an answer of a shard to another is passed on."""
         shards = self.node.addresses.shards
         number = message.target if type(message) is gcs.LineageNeeded else message.source
