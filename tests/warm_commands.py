@@ -52,7 +52,7 @@ class WarmCommands:
             self.seen.add(name)
             return subprocess.run(line, input=text, env=env, cwd=cwd, capture_output=True, text=True, timeout=timeout)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-            pid = self.fork(line[3:], env, os.fspath(cwd), out.fileno(), errors.fileno())
+            pid = self.fork([*map(os.fspath, line[3:])], env, os.fspath(cwd), out.fileno(), errors.fileno())
             status = _wait(pid, timeout, line)
             texts = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode() for file in (out, errors)]
         return subprocess.CompletedProcess(line, status, *texts)

@@ -39,7 +39,16 @@ def history_in_words(kind: str, id: str) -> str:
     """
     if not hasattr(require_runtime(), "note_span"):  # in local mode
         return ""
-    changes = changes_of(recorded_rings("the history of a thing")[0])
+    return words_on(changes_of(recorded_rings("the history of a thing")[0]), kind, id)
+
+
+def words_on(changes: Sequence[Change], kind: str, id: str) -> str:
+    """Say the same as `history_in_words` of recorded changes.
+
+    Args:
+        changes: in the order of their times.
+        kind, id: as of `history_in_words`.
+    """
     ends = {(change.node, change.pid): change for change in changes if change.kind == "worker" and change.is_final}
     words: list[str] = []
     before: Change | None = None

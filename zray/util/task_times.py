@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..api.submissions import Submissions
 from ..api.task_waits import FETCH, TaskWait, TaskWaits, milliseconds
 from ..api.timeline import recorded_rings
 from ..ids import PARENT_HASH_BYTES, children_prefix
-from ..store.event_ring import NODE_LABEL, Event, Kind, Outcome
+from ..store.event_ring import NODE_LABEL, Event, Kind, Outcome, RingContent
 
 __all__: list[str] = []  # for zray.util.state
 
@@ -29,13 +29,17 @@ class Run(NamedTuple):
     offset: float  # from the machine's clock to seconds since 1970
 
 
-def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def with_times(
+    rows: list[dict[str, Any]], nodes: Mapping[str, Sequence[RingContent]] | None = None
+) -> Iterator[dict[str, Any]]:
     """Add times, waits and parents to rows of tasks, and rows for recorded tasks that are not among them, latest first.
 
     Args:
         rows: as list_tasks() has them.
+        nodes: the event records of processes, by node.  Default: those of the session.
     """
-    nodes, _ = recorded_rings("list_tasks(detail=True)")
+    if nodes is None:
+        nodes, _ = recorded_rings("list_tasks(detail=True)")
     runs: dict[str, Run] = {}
     submissions = Submissions()  # with their times
     parents: dict[bytes, str] = {}

@@ -34,30 +34,37 @@ OTHER_WORDS = {
 }
 
 
-def why(id: str = "") -> list[str]:
+def why(id: str = "", *, record: str | None = None) -> list[str]:
     """Explain what something waits for, or how it ended.
 
     Args:
         id: of a task, an object, an actor or a node, in hexadecimal; its beginning is enough.  Or the name of a
             function, three of whose unfinished tasks are explained, or else the last one; or that of an actor.
             Default "": the unfinished tasks of the session, three of them.
+        record: file of a run, as ZRAY_RECORD makes it, in place of a session.  It has tasks that have run, and actors
+            and nodes.  Default id "": how the program ended, and the last three tasks that have failed.
 
     Returns:
         Lines for people.  Deeper reasons begin with more spaces.
 
     Raises:
-        ValueError: nothing has the id or name, or several things begin with it.
+        ValueError: nothing has the id or name, or several things begin with it; the file is no record.
+        OSError: the file cannot be read.
 
     Example:
         print("\\n".join(zray.util.why.why(ref.hex())))
     """
+    if record is not None:
+        from .why_recorded import why_recorded
+
+        return why_recorded(id, record)
     if not id:
         return _of_session()
     if lines := _of_name(id):
         return lines
     wanted = id.lower()
     kinds: list[tuple[Callable[..., list[Any]], str, Callable[[Any], list[str]]]] = [
-        (lambda: state.list_tasks(detail=True, limit=ROWS), "task_id", _of_task),
+        (lambda: state.list_tasks(detail=True, limit=ROWS), "task_id", of_task),
         (lambda: state.list_actors(limit=ROWS), "actor_id", _of_actor),
         (lambda: state.list_nodes(limit=ROWS), "node_id", _of_node),
     ]
@@ -67,7 +74,7 @@ def why(id: str = "") -> list[str]:
         ended = [row for row in rows if row["state"] in TASK_ENDED]
         places = [*rows, *state.get_objects(wanted)]
         home = places[0]["node_id"] if places else ""
-        return [*_explained([bytes.fromhex(wanted)], home=home), *(_of_task(ended[0]) if ended else ())]
+        return [*_explained([bytes.fromhex(wanted)], home=home), *(of_task(ended[0]) if ended else ())]
     for ask, key, explain in kinds:
         found = {row[key]: row for row in ask() if row[key].startswith(wanted)}
         if len(found) > 1:
@@ -100,7 +107,7 @@ def _of_unfinished(rows: list[Any]) -> list[str]:
     waiting = [row for row in rows if row["state"] != "RUNNING"] or rows
     lines = [f"{len(rows):,} tasks have not ended: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()) + "."]
     for row in waiting[:WAITING_SHOWN]:
-        lines += _of_task(row)
+        lines += of_task(row)
     if len(waiting) > WAITING_SHOWN:
         lines.append(f"and {len(waiting) - WAITING_SHOWN:,} more; `zray why ID` explains each of them")
     return lines
@@ -116,13 +123,13 @@ def _of_name(name: str) -> list[str]:
         lost = [row for row in tasks if row["state"] == "FAILED" and not row.get("end_time_ms")]  # the latest first
         waiting = [*lost[:1]] or [max(ended, key=lambda row: row["end_time_ms"]) if ended else tasks[-1]]
     lines = [line for row in actors[:WAITING_SHOWN] for line in _of_actor(row)]
-    lines += [line for row in waiting[:WAITING_SHOWN] for line in _of_task(row)]
+    lines += [line for row in waiting[:WAITING_SHOWN] for line in of_task(row)]
     if len(waiting) > WAITING_SHOWN:
         lines.append(f"and {len(waiting) - WAITING_SHOWN:,} more; `zray why ID` explains each of them")
     return lines
 
 
-def _of_task(row: Any) -> list[str]:
+def of_task(row: Any) -> list[str]:
     name = f"task {row['name']} ({row['task_id']})"
     if row["state"] not in TASK_ENDED:
         result = bytes.fromhex(row["task_id"]) + FIRST_RETURN
@@ -175,7 +182,7 @@ def _of_actor(row: Any) -> list[str]:
         open_ = [call for call in calls if call["state"] not in TASK_ENDED]
         lines = [line + place, *_of_constructor(row["actor_id"]), *_of_history("actor", row["actor_id"])]
         for call in open_[:WAITING_SHOWN]:
-            lines += [f"  {text}" for text in _of_task(call)]
+            lines += [f"  {text}" for text in of_task(call)]
         return lines
     return [f"{line}:", *_explained([bytes.fromhex(row["actor_id"]) + FIRST_RETURN], 1, row["node_id"])]
 
@@ -187,7 +194,7 @@ def _of_lost_actor(actor_id: str) -> list[str]:
         return []
     lines = [f"actor {actor_id} is on no node of the session: it has ended, or its node is lost"]
     for call in calls[:WAITING_SHOWN]:
-        lines += [f"  {text}" for text in _of_task(call)]
+        lines += [f"  {text}" for text in of_task(call)]
     return lines
 
 
