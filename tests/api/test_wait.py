@@ -218,3 +218,14 @@ def test_threads_that_wait_at_the_same_time_all_see_their_refs(session):
 @zray.remote
 def slow_or_not(index):
     return index
+
+
+def test_ray_s_present_names_of_refs_are_taken_once():
+    ref = identity.remote(1)
+    assert zray.wait(ray_waitables=[ref], timeout=20) == ([ref], [])
+    with pytest.raises(TypeError, match="takes its refs once"):
+        zray.wait([ref], ray_waitables=[ref])
+    zray.cancel(ray_waitable=ref)
+    assert zray.get(ref) == 1
+    with pytest.raises(TypeError, match="takes its ref once"):
+        zray.cancel(ref, ray_waitable=ref)

@@ -113,6 +113,23 @@ def test_an_actor_has_the_cpu_of_another():
     ]
 
 
+def test_actors_that_are_called_hold_their_cpus_since_they_began():
+    node = Node(cpus=2)
+    holders = [node.create("Trial", cpus=1) for _ in range(2)]
+    for number, _ in enumerate(holders, 1):
+        node.give_birth()
+        node.tell(f"worker-{number}", ActorStarted(holders[number - 1]))
+    node.now += 50
+    for holder in holders:
+        node.call(holder)
+    node.now += 10
+    one = node.run_task("f")
+    assert node.ask(one) == [
+        f"{ref(one)}: task f waits for 1 CPU: node local has 0 of 2 CPU free",
+        "  held by actor Trial x2, the longest for 60 s",
+    ]
+
+
 def test_an_argument_is_made_by_a_task_that_runs():
     node = Node()
     one = node.run_task("h")

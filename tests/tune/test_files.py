@@ -6,6 +6,7 @@ import os
 import stat
 import tempfile
 import time
+import warnings
 import zlib
 
 import pytest
@@ -14,13 +15,14 @@ from tests.gates import until
 from zray import tune
 from zray.tune import durability, storage
 from zray.tune import events as ev
-from zray.tune.beginning import ExperimentWarning, begin_folder
+from zray.tune.beginning import RECORDS, ExperimentWarning, begin_folder
 from zray.tune.durability import Durability, digest_of, size_of
 from zray.tune.errors import NoExperimentError, TuneError
 from zray.tune.folder_lock import LOCK, FolderLock, JournalInUse, is_running
 from zray.tune.journal import _FORMER_MAGIC, _HEAD, JOURNAL, MAGIC, Journal, read_journal
 from zray.tune.recovery import CheckpointRepair, CheckpointWarning
 from zray.tune.running_experiment import RunningExperiment
+from zray.tune.search.optuna import OptunaSearch
 from zray.tune.settings import Settings
 from zray.tune.state_file import STATE, pickle_of
 from zray.tune.trial import SavedCheckpoint, Trial, TrialState
@@ -35,6 +37,22 @@ def experiment(tmp_path, name=None):
 
 
 # --- one program a folder ---
+
+
+@pytest.mark.usefixtures("session")
+def test_search_whose_searcher_refuses_the_space_leaves_the_records_of_the_former_one(tmp_path):
+    run = tune.RunConfig(name="refused", storage_path=str(tmp_path), verbose=0)
+    tune.Tuner(train, param_space={"x": 1}, run_config=run).fit()
+    path = tmp_path / "refused"
+    before = {name: (path / name).read_bytes() for name in RECORDS if (path / name).exists()}
+    searcher = OptunaSearch(metric="x", mode="min")
+    space, objective = {"x": tune.sample_from(lambda spec: 1)}, tune.TuneConfig(search_alg=searcher, num_samples=2)
+    with pytest.raises(ValueError, match="do not go with OptunaSearch"):
+        tune.Tuner(train, param_space=space, tune_config=objective, run_config=run).fit()
+    assert {name: (path / name).read_bytes() for name in RECORDS if (path / name).exists()} == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExperimentWarning)
+        tune.Tuner(train, param_space={"x": 2}, run_config=run).fit()
 
 
 def test_second_program_is_refused_by_name_and_pid_and_changes_nothing(tmp_path):

@@ -51,6 +51,13 @@ def test_grid_of_a_moved_analysis_has_the_results_of_its_folder(folder):
     assert grid.get_best_result("loss", "min").config["x"] == 0
 
 
+def test_ray_s_present_name_of_the_folder_takes_a_file_in_it_too(folder):
+    for place in (folder, os.path.join(folder, "experiment.pkl")):
+        assert len(tune.ExperimentAnalysis(experiment_checkpoint_path=place).trials) == 3
+    with pytest.raises(TypeError, match="takes the folder of an experiment, once"):
+        tune.ExperimentAnalysis(folder, experiment_checkpoint_path=folder)
+
+
 def test_mode_that_is_none_is_refused(folder):
     with pytest.raises(ValueError, match='mode is "min" or "max", not \'bad\''):
         tune.ExperimentAnalysis(folder).dataframe(metric="loss", mode="bad")

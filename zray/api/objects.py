@@ -116,8 +116,19 @@ def put(value: T) -> ObjectRef[T]:
 _checked: tuple[int, int] = (0, 0)
 
 
+def _given_once(what: str, former: Any, present: Any) -> Any:
+    if former is not None:
+        raise TypeError(f"{what} is another name of the first argument.")
+    return present
+
+
 def wait(
-    object_refs: list[ObjectRef[T]], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+    object_refs: list[ObjectRef[T]] = None,  # type: ignore[assignment]  # None: ray_waitables
+    *,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+    ray_waitables: list[ObjectRef[T]] = None,  # type: ignore[assignment]
 ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Wait until some of the refs are ready.  A failed task is ready too.
 
@@ -130,6 +141,7 @@ def wait(
         num_returns: how many to wait for.  Default: 1.
         timeout: seconds; 0 looks and does not wait; None waits without limit.
         fetch_local: False counts a value as ready as soon as any node has it.  Default: True.
+        ray_waitables: Ray's present name of object_refs.
 
     Returns:
         Two lists in the order of the input: at most num_returns ready refs, and all others.
@@ -139,6 +151,8 @@ def wait(
         ValueError: a ref is there twice, or num_returns or timeout is out of range.
     """
     global _checked
+    if ray_waitables is not None:
+        object_refs = _given_once("wait() takes its refs once: ray_waitables", object_refs, ray_waitables)
     if (
         type(object_refs) is not list
         or _checked != (id(object_refs), len(object_refs))
@@ -215,7 +229,13 @@ def as_completed(
         yield (ready[0], get(ready[0])) if with_results else ready[0]
 
 
-def cancel(ref: ObjectRef[Any] | ObjectRefGenerator[Any], *, force: bool = False, recursive: bool = True) -> None:
+def cancel(
+    ref: ObjectRef[Any] | ObjectRefGenerator[Any] | None = None,
+    *,
+    force: bool = False,
+    recursive: bool = True,
+    ray_waitable: Any = None,
+) -> None:
     """Cancel a task or an actor's call, wherever it is; a ref of `put`, and one whose value is there, is left alone.
 
     `get` of its refs raises TaskCancelledError then, and it is not retried.  A task that runs has KeyboardInterrupt
@@ -227,6 +247,7 @@ def cancel(ref: ObjectRef[Any] | ObjectRefGenerator[Any], *, force: bool = False
         ref: any ref that the task or call returns, or its generator.
         force: end the worker of a task that runs, as for C code that does not return.  Default: False.
         recursive: cancel what a running task has submitted, and what it submits later, too.  Default: True.
+        ray_waitable: Ray's present name of ref.
 
     Raises:
         TypeError: `ref` is no ref, or an option is not a bool.
@@ -241,8 +262,10 @@ def cancel(ref: ObjectRef[Any] | ObjectRefGenerator[Any], *, force: bool = False
     from ..options.remote_options import check_flag
     from ..wire.tasks import CancelTask
 
+    if ray_waitable is not None:
+        ref = _given_once("cancel() takes its ref once: ray_waitable", ref, ray_waitable)
     if type(ref).__name__ == "ObjectRefGenerator":
-        ref = ref.completed()  # type: ignore[attr-defined]
+        ref = ref.completed()  # type: ignore[union-attr]
     if not isinstance(ref, ObjectRef):
         raise TypeError(f"cancel() takes the ref of a task, not {type(ref).__name__}; for an actor see kill().")
     check_flag("force", force)

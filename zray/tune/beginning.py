@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 import warnings
 from typing import TYPE_CHECKING
@@ -18,7 +19,11 @@ from .state_file import STATE, SUMMARY, resuming_command, write_state, write_sum
 if TYPE_CHECKING:
     from .running_experiment import RunningExperiment
 
-__all__ = ["ExperimentWarning", "begin_folder"]
+__all__ = ["ExperimentWarning", "begin_folder", "give_up_folder"]
+
+
+# Files that a new experiment replaces.
+RECORDS = (JOURNAL, DECISIONS, STATE, SUMMARY)
 
 
 class ExperimentWarning(UserWarning):
@@ -41,7 +46,7 @@ def begin_folder(experiment: RunningExperiment, data: bytes) -> Journal:
     os.makedirs(path, exist_ok=True)
     lock = FolderLock(path)
     try:
-        _put_away(path)
+        experiment.replaced = _put_away(path)
         # Ids of trials follow from the seed, and names of folders have whole seconds: a folder of a former run may
         # have the name that a new trial would get.
         experiment.controller.former_folders.update(entry.path for entry in os.scandir(path) if entry.is_dir())
@@ -51,6 +56,24 @@ def begin_folder(experiment: RunningExperiment, data: bytes) -> Journal:
     except BaseException:
         lock.release()
         raise
+
+
+def give_up_folder(experiment: RunningExperiment, is_new: bool) -> None:
+    """Undo `begin_folder` for an experiment without a trial: the records of the former one stand there again.
+
+    Args:
+        is_new: there was no folder before.
+    """
+    if is_new:
+        shutil.rmtree(experiment.path, ignore_errors=True)
+        return
+    for name in RECORDS:
+        place = os.path.join(experiment.path, name)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(place)
+        if experiment.replaced:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(place + experiment.replaced, place)
 
 
 def _make_new(experiment: RunningExperiment) -> None:
@@ -68,11 +91,15 @@ def _make_new(experiment: RunningExperiment) -> None:
             experiment.settings.path = os.path.join(experiment.storage_path, experiment.name)
 
 
-def _put_away(path: str) -> None:
-    """Rename the records of the former experiment: as in Ray, a new experiment of the same name replaces them."""
+def _put_away(path: str) -> str:
+    """Rename the records of the former experiment: as in Ray, a new experiment of the same name replaces them.
+
+    Returns:
+        The suffix of their new names; empty: there are none.
+    """
     journal = os.path.join(path, JOURNAL)
     if not os.path.exists(journal):
-        return
+        return ""
     words = _unfinished(path)
     kept = f"{journal}.{int(time.time() * 1000)}.old"
     if words:
@@ -85,9 +112,10 @@ def _put_away(path: str) -> None:
             ExperimentWarning,
         )
     suffix = kept.removeprefix(journal)
-    for place in (journal, os.path.join(path, DECISIONS), os.path.join(path, STATE), os.path.join(path, SUMMARY)):
+    for place in (os.path.join(path, name) for name in RECORDS):
         with contextlib.suppress(FileNotFoundError):
             os.rename(place, place + suffix)
+    return suffix
 
 
 def _unfinished(path: str) -> str:

@@ -251,6 +251,7 @@ class ExperimentAnalysis:
     Args:
         experiment: the folder of an experiment.
         default_metric, default_mode: what stands for metric and mode below; None: those of the experiment.
+        experiment_checkpoint_path: Ray's present name of `experiment`; a file in the folder stands for the folder.
 
     Raises:
         FileNotFoundError: the folder holds no experiment.
@@ -260,11 +261,22 @@ class ExperimentAnalysis:
         print(analysis.best_config)
     """
 
-    def __init__(self, experiment: Any, default_metric: str | None = None, default_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        experiment: Any = None,
+        default_metric: str | None = None,
+        default_mode: str | None = None,
+        *,
+        experiment_checkpoint_path: Any = None,
+    ) -> None:
+        if (experiment is None) == (experiment_checkpoint_path is None):
+            raise TypeError("ExperimentAnalysis takes the folder of an experiment, once: ExperimentAnalysis(folder).")
+        experiment = experiment_checkpoint_path if experiment is None else experiment
         if isinstance(experiment, (str, os.PathLike)):
             from .running_experiment import RunningExperiment
 
-            experiment = RunningExperiment.load(os.fspath(experiment))
+            path = os.path.expanduser(os.fspath(experiment))
+            experiment = RunningExperiment.load(os.path.dirname(path) if os.path.isfile(path) else path)
         self._experiment = experiment
         self.default_metric = default_metric or experiment.settings.metric
         self.default_mode = default_mode or experiment.settings.mode

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +14,7 @@ import zray
 
 from . import clock, folder_lock, mirror, naming, storage
 from . import events as ev
-from .beginning import begin_folder
+from .beginning import begin_folder, give_up_folder
 from .controller import Controller
 from .errors import TuneError, warn_program
 from .interrupts import how_to_go_on
@@ -92,6 +91,7 @@ class RunningExperiment:
         self.storage_path = local or mirror.local_folder(given)
         if not name and os.environ.get("TUNE_DISABLE_DATED_SUBDIR") == "1":
             name = self.trainable_name
+        self.replaced = ""  # suffix of the records of a former experiment that this one has put away
         self.is_named = bool(name)  # by the user; otherwise the folder is a new one, whatever happens in this second
         self.name = name or f"{self.trainable_name}_{naming.date_of(time.time())}"
         url = upload_url or ("" if local else given)
@@ -208,8 +208,8 @@ class RunningExperiment:
         try:
             self._run(journal, [])
         except Exception:
-            if is_new and not self.controller.trials:  # nothing has begun: there is nothing to go on with
-                shutil.rmtree(self.path, ignore_errors=True)
+            if not self.controller.trials:  # nothing has begun: there is nothing to go on with
+                give_up_folder(self, is_new)
             raise
 
     def resume(

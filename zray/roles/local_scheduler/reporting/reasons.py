@@ -285,14 +285,19 @@ class Reasons:
         for worker in self.node.pool.workers.values():
             for frame in worker.frames:
                 if any(frame.held().get(name) for name in wanted):
-                    since = worker.progress_at if worker.actor is not None else max(frame.began_at, frame.cpu_since)
-                    groups.setdefault(self._doing(worker, frame), []).append(since)
+                    groups.setdefault(self._doing(worker, frame), []).append(self._held_since(worker, frame))
         for count, (what, times) in enumerate(groups.items()):
             if count == HOLDERS_MAX:
                 self.say(depth, f"and {len(groups) - count} more")
                 break
             several = f" x{len(times)}, the longest" if len(times) > 1 else ""
             self.say(depth, f"held by {what}{several} {self.for_seconds(min(times))}")
+
+    def _held_since(self, worker: Worker, frame: Frame) -> float:
+        """Return since when a task runs, an actor holds its resources, or is idle."""
+        if worker.actor is None:
+            return max(frame.began_at, frame.cpu_since)
+        return frame.held_since if worker.actor.inflight else worker.progress_at
 
     def _doing(self, worker: Worker, frame: Frame) -> str:
         if worker.actor is not None:

@@ -121,6 +121,7 @@ class Frame(Struct, eq=False):
     state: FrameState = RUNS
     wait: Wait | None = None  # what this level is blocked on
     cpu_since: float = 0.0  # when it was given its CPU, if it had lent it
+    held_since: float = 0.0
 
     def begins(self, now: float) -> None:
         """Note the start of another task or call."""
@@ -165,6 +166,7 @@ class Lending:
     def begin(self, worker: Worker, resources: dict[str, int], depth: int, task: Task | None = None) -> Frame:
         """Add a level that takes the given resources."""
         frame = Frame(resources, depth, self.node.now, self.node.resources.take(resources), task)
+        frame.held_since = self.node.now
         worker.stacks(frame)
         return frame
 
