@@ -66,7 +66,7 @@ def train_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         [
             click.option("--config-file", "-f", "file", metavar="FILE", help="YAML or JSON file of experiments."),
-            click.option("--run", "algorithm", metavar="NAME", help="Algorithm, as PPO."),
+            click.option("--run", "--algo", "algorithm", metavar="NAME", help="Algorithm, as PPO."),
             click.option("--env", metavar="NAME", help="Environment: an id of gymnasium, or module:Class."),
             click.option(
                 "--tuned", metavar="NAME", help="Tuned options, as cartpole-ppo: algorithm, environment, stop."
@@ -289,7 +289,9 @@ def show(
 
 @rllib.command()
 @click.argument("checkpoint")
-@click.option("--run", "algorithm", metavar="NAME", help="Algorithm: the checkpoint knows it; accepted as of 2018.")
+@click.option(
+    "--run", "--algo", "algorithm", metavar="NAME", help="Algorithm: the checkpoint knows it; accepted as of 2018."
+)
 @click.option("--env", metavar="NAME", help="Another environment than that of the training.")
 @click.option("--config", metavar="JSON", default="{}", help="Options that differ from those of the training.")
 @click.option("--episodes", type=click.IntRange(1), default=10, metavar="N", help="Episodes.")

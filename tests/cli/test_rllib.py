@@ -292,7 +292,7 @@ def test_table_of_a_training_has_steps_returns_and_the_share_that_is_done():
 def test_table_of_a_training_is_for_terminals_alone(monkeypatch):
     given = []
     monkeypatch.setattr(tune, "run_experiments", lambda experiments, **options: given.append(options))
-    invoke("train", "--run", "PPO", "--env", "CartPole-v1", "--stop", '{"training_iteration": 1}')
+    invoke("train", "--algo", "PPO", "--env", "CartPole-v1", "--stop", '{"training_iteration": 1}')
     assert given[0]["progress_reporter"] is None
     monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
     assert isinstance(reporter_for({"default": {"stop": {"time_total_s": 3}}}, 1), TrainingTable)

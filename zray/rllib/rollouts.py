@@ -71,6 +71,12 @@ class GroupHost:
         if found is not None:  # a process that takes the place of another one goes on with its numbers
             swap(found)
 
+    def apply(self, function: Any, index: int) -> Any:
+        """The result of a function of this holder of environments and its number."""
+        from .runners import HostRunner
+
+        return function(HostRunner(self), index)
+
     def state(self) -> bytes:
         """The groups, with their environments and random numbers, as a pickle.
 

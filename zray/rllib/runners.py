@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Runner", "RunnerGroup"]
+import zray
+
+__all__ = ["HostRunner", "Runner", "RunnerGroup"]
 
 
 class Runner:
@@ -15,6 +17,11 @@ class Runner:
 
     def __init__(self, algorithm: Any) -> None:
         self.algorithm, self.config = algorithm, algorithm.config
+
+    @property
+    def has_envs(self) -> bool:
+        """Whether the environments are in this process."""
+        return getattr(self.algorithm.rollouts, "host", None) is not None
 
     @property
     def envs(self) -> list[Any]:
@@ -49,12 +56,34 @@ class Runner:
         self.algorithm.learner_group.set_weights(weights)
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
-        """The results of a function of each environment."""
-        return [func(env) for env in self.envs]
+        """The results of a function of each environment; none, where other processes have them."""
+        return [func(env) for env in self.envs] if self.has_envs else []
 
     def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
         """The results of a function of each policy and its name."""
         return [func(policy, name) for name, policy in self.policy_map.items()]
+
+
+class HostRunner:
+    """The environments of another process, in that process, with the policies of its last rollout.
+
+    Args:
+        host: the actor's object, which has the environments.
+    """
+
+    def __init__(self, host: Any) -> None:
+        self.worker_index: int = host.worker_index
+        self.envs = [env for group in host.groups for env in group.envs]
+        self.policy_map = getattr(host.policy, "policies", None) or {"default_policy": host.policy}
+
+    env = property(lambda self: self.envs[0])
+    foreach_env = Runner.foreach_env
+    foreach_policy = Runner.foreach_policy
+    has_envs = True
+
+    def get_policy(self, policy_id: str = "default_policy") -> Any:
+        """The policy; its parameters are replaced by those of the algorithm at the next rollout."""
+        return self.policy_map[policy_id]
 
 
 class RunnerGroup:
@@ -87,24 +116,31 @@ class RunnerGroup:
     def sync_weights(self, *args: Any, **ignored: Any) -> None:
         """Nothing to do: a rollout begins with the weights of the algorithm."""
 
-    def foreach_env_runner(self, func: Callable[[Any], Any], *args: Any, **ignored: Any) -> list[Any]:
-        """The result of a function of the holder in this process.
+    def foreach_env_runner(self, func: Callable[[Any], Any], *args: Any, **options: Any) -> list[Any]:
+        """The results of a function of each holder, which runs in the holder's process.
+
+        Args:
+            options: `local_env_runner=False` leaves the holder in this process out; Ray's others are accepted.
 
         Raises:
-            NotImplementedError: the environments are in other processes.
+            NotImplementedError: the algorithm is one whose processes take no functions, as ES.
         """
-        if self.remote_workers():
-            raise NotImplementedError(
-                "zray does not call functions in the processes of environments yet.  Give num_env_runners=0, or act in "
-                "callbacks, which run there."
-            )
-        return [func(self.local_env_runner)]
+        return self.foreach_worker_with_index(lambda runner, index: func(runner), *args, **options)
 
     foreach_worker = foreach_env_runner
 
-    def foreach_worker_with_index(self, func: Callable[[Any, int], Any], *args: Any, **ignored: Any) -> list[Any]:
-        """The result of a function of the holder in this process and its number, 0."""
-        return self.foreach_env_runner(lambda runner: func(runner, 0))
+    def foreach_worker_with_index(self, func: Callable[[Any, int], Any], *args: Any, **options: Any) -> list[Any]:
+        """The results of a function of each holder and its number, as of `foreach_env_runner`."""
+        names = ("local_env_runner", "local_worker")
+        is_here = bool(args[0] if args else all(options.get(name, True) for name in names))
+        actors = self.remote_workers()
+        if not all(hasattr(actor, "apply") for actor in actors):
+            raise NotImplementedError(
+                "The processes of this algorithm take no functions.  Give num_env_runners=0, or act in callbacks."
+            )
+        refs = [actor.apply.remote(func, index) for index, actor in enumerate(actors, 1)]
+        here = [func(self.local_env_runner, 0)] if is_here else []
+        return here + list(zray.get(refs))
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
         """The results of a function of each environment, by holder."""
