@@ -139,6 +139,9 @@ class Gpus:
 
         free: by the counts.  held: the requests and shares of all holders.
         """
+        if not self.total:
+            assert not self.free and not any(shares for _, shares in held), "shares of GPUs, and there are none"
+            return
         taken: dict[int, int] = {}
         left = {name: dict(parts) for name, parts in self.total.items()}
         for request, shares in held:

@@ -12,7 +12,7 @@ room for the value, and a task that takes it is about to run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....exceptions import is_error_value
 from ....wire.objects import InlineLimit
@@ -91,7 +91,11 @@ class SmallValues:
     def check_everything(self) -> None:
         """Assert that the count of bytes matches the values."""
         objects = self.node.objects
-        values = (entry.value for entry in objects.entries.values() if type(entry.value) is bytes)
-        arguments: Any = (task.spec.args for task in self.node.tasks.values())
-        counted = sum(len(data) for data in (*values, *arguments) if len(data) > objects.small_max)
+        counted, small_max = 0, objects.small_max
+        for entry in objects.entries.values():
+            if type(entry.value) is bytes and len(entry.value) > small_max:
+                counted += len(entry.value)
+        for task in self.node.tasks.values():
+            if len(task.spec.args) > small_max:
+                counted += len(task.spec.args)
         assert objects.inline_bytes == counted, f"{objects.inline_bytes} bytes of small values counted, {counted} here"

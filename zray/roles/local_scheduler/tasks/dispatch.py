@@ -531,8 +531,7 @@ class Dispatch:
         assert self.ready_count == sum(len(queue.tasks) for queue in self.queues)
         for queue in self.queues:
             for task in queue.tasks:
-                assert task.state == TaskState.READY
-                assert not task.missing
+                assert task.state == TaskState.READY and not task.missing
         node = self.node
         node.pool.check_everything()
         self.lending.check_everything()

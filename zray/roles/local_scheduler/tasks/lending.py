@@ -422,20 +422,23 @@ class Lending:
 
     def check_everything(self) -> None:
         """Check rules 1 to 3, and that the first worker to have its CPU again lacks the CPU."""
-        waits, states = [], {}
+        awaiting, writing = [], []
         for worker in self.node.pool.workers.values():
-            waits += [(frame.state, frame.wait) for frame in worker.frames]
-            states[worker.address] = [frame.state for frame in worker.frames]
-            assert worker.actor is None or states[worker.address] in ([RUNS], [WAITS]), (
-                f"{worker.address} is an actor's"
-            )
-        assert all((wait is None) == (state in (RUNS, OWES)) for state, wait in waits)
-        assert all((state == AWAITS_CPU) <= wait.is_over for state, wait in waits if wait is not None)
-        assert all(state in (WAITS, LENDS) for stack in states.values() for state in stack[:-1])
-        tops = {address: stack[-1] for address, stack in states.items() if stack}
+            frames = worker.frames
+            is_actor = worker.actor is not None
+            assert not is_actor or (len(frames) == 1 and frames[0].state in (RUNS, WAITS)), worker.address
+            for frame in frames:
+                state, wait = frame.state, frame.wait
+                assert (wait is None) == (state in (RUNS, OWES)), worker.address
+                assert wait is None or state != AWAITS_CPU or wait.is_over, worker.address
+                assert frame is frames[-1] or state in (WAITS, LENDS), worker.address
+            if frames and frames[-1].state >= AWAITS_CPU:
+                awaiting.append(worker.address)
+            elif frames and frames[-1].state == AWAITS_ROOM:
+                writing.append(worker.address)
         resuming = [worker.address for worker in self.resuming]
-        assert sorted(resuming) == sorted(address for address, state in tops.items() if state >= AWAITS_CPU)
-        assert set(self.writers) == {address for address, state in tops.items() if state == AWAITS_ROOM}
+        assert sorted(resuming) == sorted(awaiting)
+        assert set(self.writers) == set(writing)
         assert not resuming or not self.node.resources.fits(cpu_of(self.resuming[0].frames[-1].resources))
 
 

@@ -447,12 +447,20 @@ class WorkerPool:
 
     def check_everything(self) -> None:
         """Assert rules 1 and 2."""
-        found: dict[int, list[str]] = {state: [] for state in WorkerState}
+        starting, leased, idle = 0, 0, set()  # membership only
         for worker in self.workers.values():
-            found[worker.state].append(worker.address)
-            has_work = worker.state in (LEASED, ACTOR) and worker.guests != {}
-            assert bool(worker.frames) == has_work or worker.state == STOPPING, worker.address
-            assert (worker.queue is not None) == (worker.state == LEASED), worker.address
-        assert self.starting.total() == len(found[STARTING]) and not found[DEAD]
-        assert sorted(self.leased) == sorted(found[LEASED])
-        assert sorted(address for workers in self.idle.values() for address in workers) == sorted(found[IDLE])
+            state = worker.state
+            has_work = state in (LEASED, ACTOR) and worker.guests != {}
+            assert bool(worker.frames) == has_work or state == STOPPING, worker.address
+            assert (worker.queue is not None) == (state == LEASED), worker.address
+            assert state != DEAD, worker.address
+            if state == LEASED:
+                assert worker.address in self.leased, worker.address
+                leased += 1
+            elif state == IDLE:
+                idle.add(worker.address)
+            elif state == STARTING:
+                starting += 1
+        assert self.starting.total() == starting and len(self.leased) == leased
+        assert sum(map(len, self.idle.values())) == len(idle)
+        assert all(workers.keys() <= idle for workers in self.idle.values())
