@@ -154,18 +154,40 @@ def bounds_of(root: Any) -> Iterator[Bound]:
                 yield _text_of((path, row.name)), _size(row.get(there)), _size(most)
 
 
-def exceeded_bounds_of(root: Any) -> Iterator[Bound]:
-    """Yield the exceeded bounds of a role and its parts."""
-    for path, whole, rows in wholes_of(root):
-        values = rows.values(whole)[1:] if rows.plain else ()
-        filled = [(row, _size(value)) for row, value in zip(rows.plain, values, strict=True) if value]
-        for row in rows.counted:
-            if count := row.get(whole if row.part is None else row.part):
-                filled.append((row, count))
-        for row, count in filled:
-            most = row.limit(whole if row.part is None else row.part)  # type: ignore[misc]
-            if most is not None and count > _size(most):
-                yield _text_of((path, row.name)), count, _size(most)
+def exceeded_bounds_of(root: Any) -> list[Bound]:
+    """Return the exceeded bounds of a role and its parts."""
+    wholes = [root]
+    for whole in wholes:
+        rows = _rows_of(whole)
+        if any(True for _ in _exceeded(whole, rows)):
+            break
+        for row in rows.held:
+            value = row.get(whole if row.part is None else row.part)
+            if isinstance(value, dict):
+                wholes += value.values()
+            elif value is not None:
+                wholes.append(value)
+    else:
+        return []  # nearly always, so that nobody needs paths
+    return [
+        (_text_of((path, row.name)), count, most)
+        for path, whole, rows in wholes_of(root)
+        for row, count, most in _exceeded(whole, rows)
+    ]
+
+
+def _exceeded(whole: Any, rows: Rows) -> Iterator[tuple[Row, int, int]]:
+    if rows.plain:
+        for row, value in zip(rows.plain, rows.values(whole)[1:], strict=True):
+            # Nearly all tables are empty: their limits are not asked for.
+            if value:
+                most = row.limit(whole if row.part is None else row.part)  # type: ignore[misc]
+                if most is not None and _size(value) > _size(most):
+                    yield row, _size(value), _size(most)
+    for row in rows.counted:
+        part = whole if row.part is None else row.part
+        if (count := row.get(part)) and (most := row.limit(part)) is not None and count > _size(most):  # type: ignore[misc]
+            yield row, count, _size(most)
 
 
 def left_of(root: Any, kind: str) -> dict[str, Any]:
