@@ -24,6 +24,9 @@ heard of that reports to the former owner.  What comes back is reported to the o
 was not sent yet.  The words about a task stay in order: no batch goes to the new owner while a batch to the former one
 has words that may come back.  A shard may say the opposite of these meanwhile; then both are dropped.
 
+The records of a moved slot have needs too (moves.py).  Their former shard keeps its own need for the new one, until the
+task's shard has heard of that (`via`).
+
 Puts are not reconstructed by running a task: they are not reported.  A cluster with a single shard has no Keeping.
 """
 
@@ -83,7 +86,7 @@ class Held(Struct, array_like=True, forbid_unknown_fields=True):
 class Keeping:
     """The cross-shard lineage of a shard.  own: its number."""
 
-    PASSING = {"abroad kept_for held": None}
+    PASSING = {"abroad kept_for held via": None}
     LASTING = {"peers": ..., "nodes": None, "other shards": (lambda it: len(it.peers), "shards")}
 
     def __init__(self, own: int, shards: int, slots: SlotTable | None = None) -> None:
@@ -92,6 +95,8 @@ class Keeping:
         self.shards = max(shards, self.slots.shards)
         self.abroad: dict[bytes, None] = {}  # tasks of other shards that our records need
         self.kept_for: dict[bytes, dict[int, None]] = {}  # our tasks -> the shards that need them
+        # Tasks -> the shard that keeps its need of them for us, until their own shard has heard of ours.
+        self.via: dict[bytes, int] = {}
         self.peers: dict[int, Peer] = {}
         self.nodes: dict[str, None] = {}  # possible carriers; the most recent ones last
         self.held: list[Held] = []
@@ -179,10 +184,48 @@ class Keeping:
         peer = self.peer(self.shard_of(task_id))
         if task_id in peer.coming:
             del peer.coming[task_id]  # the opposite was never said
+            if task_id in self.via and not any(task_id in other.needed for other in self.peers.values()):
+                self._free_via(task_id)
             return
         peer.coming[task_id] = is_needed
         if is_needed:
             peer.last_needed = peer.number + 1 + (len(peer.coming) - 1) // WORDS_MAX
+
+    # --- moves of slots ---
+
+    def has_gained(self) -> None:
+        """Note that tasks are ours by the table: no other shard keeps them for us."""
+        for task_id in [it for it in self.abroad if self.shard_of(it) == self.own]:
+            del self.abroad[task_id]
+            if task_id in self.via:
+                self._free_via(task_id)
+
+    def goes_to(self, gainer: int, task_id: bytes, *, is_needed: bool) -> list[int]:
+        """Note that a task of ours is another shard's now.  Returns the shards for which that keeps it."""
+        kept = [it for it in self.kept_for.pop(task_id, {}) if it != gainer]
+        if is_needed:
+            self.abroad[task_id] = None
+            kept.append(self.own)
+        return kept
+
+    def needs_moved(self, loser: int, task_ids: list[bytes]) -> None:
+        """Note the needs of records that have moved here.  The loser keeps them for us, its own tasks for good."""
+        for task_id in task_ids:
+            is_losers, is_new = self.shard_of(task_id) == loser, task_id not in self.abroad
+            self.abroad[task_id] = None
+            self.peer(loser).coming.pop(task_id, None)  # its opposite, or that it is needed: it knows
+            if is_losers:
+                continue
+            if self.via.setdefault(task_id, loser) != loser:
+                self.peer(loser).coming[task_id] = False  # another one keeps it for us already
+            if is_new:
+                self._say(task_id, is_needed=True)
+            elif task_id in self.via and not self.peer(self.shard_of(task_id)).coming.get(task_id):
+                self._free_via(task_id)
+
+    def _free_via(self, task_id: bytes) -> None:
+        """Say that the other shard need not keep a task for us any more."""
+        self.peer(self.via.pop(task_id)).coming[task_id] = False
 
     # --- the words ---
 
@@ -226,7 +269,11 @@ class Keeping:
         if peer is None or message.source != self.own or message.number != peer.number or peer.number == peer.heard:
             return False
         peer.heard = peer.number
-        peer.needed, peer.freed, peer.carriers = [], [], []
+        came_back = dict.fromkeys(message.tasks) if type(message) is LineageMoved else ()
+        needed, peer.needed, peer.freed, peer.carriers = peer.needed, [], [], []
+        for task_id in needed if self.via else ():
+            if task_id in self.via and task_id not in came_back:
+                self._free_via(task_id)
         for other in self.peers.values():
             other.behind.pop(message.target, None)
         return True
@@ -262,7 +309,8 @@ class Keeping:
         peer.received = message.number
         peer.returned = []
         if table is not None:
-            peer.returned = [it for it in (*message.needed, *message.freed) if table.owner(it) != self.own]
+            freed = (it for it in message.freed if message.source not in self.kept_for.get(it, ()))
+            peer.returned = [it for it in (*message.needed, *freed) if table.owner(it) != self.own]
         return True
 
     # --- nodes ---

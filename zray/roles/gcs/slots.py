@@ -7,8 +7,9 @@
 
 Without a table the shard owns whatever it is asked about: it is one of those with which the cluster was born.
 
-A table is part of the replicated state, so each member sends the same requests back.  Records do not move yet: a table
-by which the shard loses a record is refused.  The needs of records of other shards follow any table (keeping.py).
+A table is part of the replicated state, so each member sends the same requests back.  Records move by moves.py: a
+table by which the shard loses a record is refused otherwise.  The needs of records of other shards follow any table
+(keeping.py).
 
 A change of slots is made by one table, and the next one begins when all shards have that.  Before the first change all
 shards have the present table.  A shard that gains a slot takes the table first, then the one that loses it, then the
@@ -49,19 +50,20 @@ class _Guard:
 
     def __call__(self, message: Any) -> None:
         shard, table = self.shard, self.shard.tasks.slots
-        if table is None or all(table.owner(any_id) == _own(shard) for any_id in ids_of(message)):
+        if table is None or all(table.owner(any_id) == own_number(shard) for any_id in ids_of(message)):
             self.handler(message)
         else:
             shard.send(shard.sender, SlotsMoved(table, message))
 
 
-def _own(shard: GcsShard) -> int:
+def own_number(shard: GcsShard) -> int:
+    """Return the number of a shard."""
     return int(shard.address.rpartition("-")[2])
 
 
 def _moves_records(shard: GcsShard, table: SlotTable) -> bool:
     """Whether the shard loses a record by a newer table, or gains an id of which it has only needs."""
-    own, keeping, former = _own(shard), shard.tasks.keeping, shard.tasks.slots
+    own, keeping, former = own_number(shard), shard.tasks.keeping, shard.tasks.slots
     if former is None and keeping is not None:
         former = keeping.slots
     names = [name_key(*name) for name in shard.actor_by_name]
@@ -91,7 +93,7 @@ class SlotRequests:
         """LineageMoved: the table comes from a shard that has taken it, and moves nothing here."""
         shard, table, keeping = self.shard, message.table, self.shard.tasks.keeping
         known = keeping.slots if keeping is not None else table
-        if table.epoch > known.epoch and table.slots_of(_own(shard)) != known.slots_of(_own(shard)):
+        if table.epoch > known.epoch and table.slots_of(own_number(shard)) != known.slots_of(own_number(shard)):
             shard.reject("a table of slots by which records would move")
             return
         words = keeping.came_back(message) if keeping is not None else None

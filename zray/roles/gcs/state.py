@@ -65,6 +65,7 @@ class KeepingState(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     peers: list[tuple[int, Peer]]
     nodes: list[str]
     held: list[Held]
+    via: list[tuple[bytes, int]] = []
 
 
 class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -148,7 +149,7 @@ def _dump_tasks(records: dict[bytes, TaskRecord], note_page: Callable[[int], Non
     tasks: list[TaskState] = []
     size = 0
     for task_id, record in records.items():
-        tasks.append(_task_state(task_id, record))
+        tasks.append(task_state(task_id, record))
         spec = record.spec
         if type(spec) is Flushed:
             note_page(spec.place >> PLACE_BITS)
@@ -213,7 +214,8 @@ def _load_owners(table: FunctionTable, part: Part) -> None:
 
 def _dump_keeping(keeping: Keeping) -> Iterator[bytes]:
     nodes, peers = list(keeping.nodes), list(keeping.peers.items())
-    first = _encode(Part(keeping=KeepingState(keeping.own, keeping.shards, peers, nodes, keeping.held)))
+    via = list(keeping.via.items())
+    first = _encode(Part(keeping=KeepingState(keeping.own, keeping.shards, peers, nodes, keeping.held, via)))
     abroad, kept_for = list(keeping.abroad), dict(keeping.kept_for)
     return chain(
         [first],
@@ -242,7 +244,7 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         for task in part.tasks:
             if task.flushed is not None and pages is not None:
                 task.spec, task.flushed = spec_in(pages, task.flushed.place), None
-            shard.tasks.load(task.task_id, _task_record(task))
+            shard.tasks.load(task.task_id, task_record(task))
         for function in part.functions:
             shard.functions.by_id[function.function_id] = function
         _load_owners(shard.functions, part)
@@ -278,6 +280,7 @@ def _load_keeping(shard: GcsShard, part: Part) -> None:
         keeping.peers.update(found.peers)
         keeping.nodes.update(dict.fromkeys(found.nodes))
         keeping.held = found.held
+        keeping.via.update(found.via)
     elif part.abroad or part.kept_for:
         if shard.tasks.keeping is None:
             raise ValueError("no part of a shard's state: what other shards need, and nothing of them before it")
@@ -286,7 +289,8 @@ def _load_keeping(shard: GcsShard, part: Part) -> None:
             shard.tasks.keeping.kept_for[task_id] = dict.fromkeys(shards)
 
 
-def _task_state(task_id: bytes, record: TaskRecord) -> TaskState:
+def task_state(task_id: bytes, record: TaskRecord) -> TaskState:
+    """Return a record as it is in parts of a state."""
     objects = None
     if record.objects is not None:
         objects = [
@@ -299,7 +303,8 @@ def _task_state(task_id: bytes, record: TaskRecord) -> TaskState:
     return TaskState(task_id, spec, record.holder, record.dependents, objects)  # type: ignore[arg-type]
 
 
-def _task_record(task: TaskState) -> TaskRecord:
+def task_record(task: TaskState) -> TaskRecord:
+    """Return the record of a loaded part."""
     objects = None
     if task.objects is not None:
         objects = {

@@ -449,6 +449,35 @@ class TaskTable:
             self.require(task_id).dependents -= 1
             self._let_go(task_id, has_lost_dependent=True)
 
+    def take_out(self, task_id: bytes) -> TaskRecord:
+        """Remove a record that moves to another shard.  Its arguments' `dependents` still count it."""
+        record = self.records.pop(task_id)
+        for table in (self.makers, self.attempts, self.drawn):
+            table.pop(task_id, None)
+        if record.spec is not None:
+            self.count_once(record.spec, -1)
+            if self.is_weighed:
+                self._forget_spec(record.spec)
+        return record
+
+    def put_in(self, task_id: bytes, record: TaskRecord, stub: TaskRecord | None) -> None:
+        """Add a record that has moved here.  stub: the former one, for its dependents here."""
+        record.dependents = stub.dependents if stub is not None else 0
+        self.load(task_id, record)
+
+    def taken_by_moved(self, task_id: bytes) -> None:
+        """Count one dependent more of a task: one of both has moved."""
+        self.require(task_id).dependents += 1
+
+    def taken_no_more(self, task_id: bytes) -> None:
+        """Count one dependent fewer of a task: it has moved to another shard."""
+        self.require(task_id).dependents -= 1
+        self._let_go(task_id)
+
+    def look_at(self, task_id: bytes) -> None:
+        """Drop a moved record, or its spare copies, if nothing keeps these here."""
+        self._let_go(task_id)
+
     def check_everything(self) -> None:
         """Assert that `dependents` match the specs, and each record has a reason to live."""
         kept_for = self.keeping.kept_for if self.keeping is not None else {}
