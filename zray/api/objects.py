@@ -123,12 +123,12 @@ def _given_once(what: str, former: Any, present: Any) -> Any:
 
 
 def wait(
-    object_refs: list[ObjectRef[T]] = None,  # type: ignore[assignment]  # None: ray_waitables
+    object_refs: list[ObjectRef[T]] | None = None,
     *,
     num_returns: int = 1,
     timeout: float | None = None,
     fetch_local: bool = True,
-    ray_waitables: list[ObjectRef[T]] = None,  # type: ignore[assignment]
+    ray_waitables: list[ObjectRef[T]] | None = None,
 ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Wait until some of the refs are ready.  A failed task is ready too.
 
@@ -162,6 +162,7 @@ def wait(
         if generators is not None and generators.are_among(object_refs):
             return generators.wait_for_any(object_refs, num_returns, timeout, fetch_local)  # type: ignore[no-any-return]
         check_wait(object_refs)
+    assert object_refs is not None  # as checked
     if timeout is not None:
         check_timeout(timeout)
     count = len(object_refs)
