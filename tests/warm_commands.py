@@ -66,7 +66,7 @@ class WarmCommands:
         with theirs:
             # Without the mark of this run, since it outlives the module whose test starts it.
             options = {"runs_user_code": True, "variables": {"ZRAY_TEST_RUN": ""}}
-            self.pid = spawn(__name__, [], output=2, descriptors={theirs.fileno(): 3}, **options)
+            self.pid = spawn(__name__, [], output=2, descriptors={theirs.fileno(): warm_starts.SOCKET}, **options)
         self.socket.recv(1)
 
     def end(self):
@@ -110,28 +110,7 @@ def main():
     from zray.host.process.process_utils import end_with_parent
 
     end_with_parent()
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tests" and name != "tests.warm_starts"]:
-        del sys.modules[name]  # of the program, where tests look
-    connection = socket.socket(fileno=3)
-    connection.send(b"1")
-    preload()
-    while (received := warm_starts.receive(connection)) is not None:
-        request, descriptors = received
-        out, into = os.pipe()
-        between = os.fork()
-        if not between:
-            pid = os.fork()
-            if not pid:
-                connection.detach()  # the number is closed with all others
-                return run_command(*request, descriptors)
-            os.write(into, b"%d" % pid)
-            os._exit(0)
-        for descriptor in (into, *descriptors.values()):
-            os.close(descriptor)
-        os.waitpid(between, 0)
-        connection.send(os.read(out, 100))
-        os.close(out)
-    return None
+    return warm_starts.serve(preload, run_command)
 
 
 def preload():

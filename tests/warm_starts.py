@@ -223,6 +223,11 @@ def zygote():
     from zray.host.process.process_utils import end_with_parent
 
     end_with_parent()
+    return serve(preload, run_node)
+
+
+def serve(preload, run):
+    """Import what is needed, and fork a process for each request, which runs it; until pytest ends."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]  # of the program, where tests look
     connection = socket.socket(fileno=SOCKET)
@@ -236,7 +241,7 @@ def zygote():
             pid = os.fork()
             if not pid:
                 connection.detach()  # the number is another descriptor's from now on
-                return run_node(*request, descriptors)
+                return run(*request, descriptors)
             os.write(into, b"%d" % pid)
             os._exit(0)
         for descriptor in (into, *descriptors.values()):

@@ -59,7 +59,7 @@ def test_misspelt_keyword_is_named(algo, call):
         call(algo)
 
 
-def test_what_a_keyword_asks_for_and_is_absent_is_said(algo, pendulum, tmp_path):
+def test_absent_feature_that_a_keyword_asks_for_is_named(algo, pendulum, tmp_path):
     with pytest.raises(NotImplementedError, match=r"'input_dict' .* yet\.  Give the observation"):
         algo.compute_single_action(SEEN, input_dict={"obs": SEEN})
     with pytest.raises(NotImplementedError, match=r"unsquash_action=False .* environment\(normalize_actions=False\)"):

@@ -41,7 +41,7 @@ def test_priorities_say_what_is_sampled():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_buffer_has_not_is_said(kind):
+def test_option_that_a_buffer_lacks_is_named(kind):
     with pytest.raises(ValueError, match="is empty: call add"):
         kind().sample(1)
     with pytest.raises(NotImplementedError, match=f"'storage_unit' of {kind.__name__} yet.  Add and sample steps"):

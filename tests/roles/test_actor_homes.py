@@ -226,7 +226,7 @@ def test_a_task_that_runs_again_makes_it_anew():
     ids=["it has ended", "its node is lost"],
 )
 def test_an_actor_made_anew_starts_when_the_former_one_runs_no_more(sender, word):
-    """Its node was cut off, and both of them ran."""
+    """Two actors of one id ran: the node of the first was cut off."""
     shard = shard_of()
     anew = ActorLife("n3/local#1")
     tell(shard, N3, ActorAt(ACTOR, N3, anew, is_second=True))
@@ -240,7 +240,7 @@ def test_an_actor_made_anew_starts_when_the_former_one_runs_no_more(sender, word
 
 @pytest.mark.parametrize("attempts", [0, 1])
 def test_an_actor_that_may_be_second_waits_for_the_word_of_the_shard(attempts):
-    """Its maker's first run, on a node or a worker that is gone, may have made it."""
+    """The first run of its maker may have made it, on a node or in a worker that is gone."""
     desk = Desk(cpus=1)
     desk.scheduler.is_embedded = False
     desk.scheduler.members.peers[N1] = {}

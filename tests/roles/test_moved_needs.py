@@ -99,7 +99,7 @@ def test_words_about_a_task_stay_in_order(shards, is_known):
     assert say(needing, *say(gainer, word)) == [gcs.RecordTasksReply(7)]
 
 
-def test_what_was_not_sent_yet_goes_to_the_new_owner(shards):
+def test_words_not_sent_yet_go_to_the_new_owner(shards):
     _, needing, gainer = shards
     record(needing, CHILD, KEPT)
     assert record(needing, SECOND, MOVED, request=7) == []

@@ -22,7 +22,7 @@ BIRTH = SlotTable.at_birth(2)
 
 
 def result(number):
-    """What a task with that number in its slot returns."""
+    """The result of the task with that number in its slot."""
     return return_id(b"t" * 6 + number.to_bytes(10, "big"), 1)
 
 
@@ -129,7 +129,7 @@ class Cluster:
         self.shards[number] = copy
 
     def check(self):
-        """What is recorded and held has all that it needs, in turn."""
+        """Recorded and held tasks have all that they need, in turn."""
         seen, open_ = set(), [it for it in self.held if it not in self.waiting.values()]
         while open_:
             it = open_.pop()

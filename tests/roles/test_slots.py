@@ -150,7 +150,7 @@ def release(*task_ids):
     return gcs.ReleaseAtNode("local", [return_id(task_id, 1) for task_id in task_ids])
 
 
-def test_what_comes_back_goes_ahead_of_what_is_sent_meanwhile(desk):
+def test_returned_requests_go_ahead_of_later_ones(desk):
     first, second, third, aside = hold(MOVED), release(MOVED), hold(MOVED), hold(KEPT)
     desk.take_sent()
     send(desk, first)
@@ -166,7 +166,7 @@ def test_what_comes_back_goes_ahead_of_what_is_sent_meanwhile(desk):
     assert desk.take_sent() == [("gcs-2", first), ("gcs-2", second), ("gcs-2", third)]
     send(desk, release(MOVED))
     assert desk.take_sent() == [("gcs-2", release(MOVED))]
-    assert not desk.scheduler.slots.gates and desk.scheduler.addresses.slots == SPLIT
+    assert not desk.scheduler.slots.held and desk.scheduler.addresses.slots == SPLIT
 
 
 def test_an_older_table_is_never_taken(desk):
@@ -174,7 +174,7 @@ def test_an_older_table_is_never_taken(desk):
     desk.scheduler.addresses.slots = merged
     desk.take_sent()
     desk.tell("gcs-0", SlotsMoved(SPLIT, hold(MOVED)))
-    assert desk.scheduler.addresses.slots == merged and not desk.scheduler.slots.gates
+    assert desk.scheduler.addresses.slots == merged and not desk.scheduler.slots.held
     assert desk.take_sent() == [("gcs-0", hold(MOVED))]
 
 

@@ -4,12 +4,13 @@ Records of a slot move at one moment, where no other records than of tasks are. 
 global schedulers hear of it later, by messages.
 """
 
+from functools import partial
+
 import pytest
 
-from zray.ids import name_key
+from tests.sim.slot_tables import begin_nodes_with, call_after
 from zray.roles.gcs import GcsShard, moves, slots
 from zray.roles.global_scheduler import GlobalScheduler
-from zray.sim import simulator
 from zray.sim.main import Wanted, run_seed
 from zray.sim.shards import Shards
 from zray.wire.shards import SlotsChanged, SlotTable
@@ -42,9 +43,7 @@ class Mover:
         random = self.world.random
         loser = random.choice(self.table.in_use())
         shard = shards[loser]
-        others = [*shard.functions.by_id, *shard.function_waiters, *shard.homes.homes, *shard.homes.askers]
-        others += [*shard.groups.records, *(name_key(*name) for name in shard.actor_by_name)]
-        aside = set(map(self.table.slot, others))
+        aside = set(map(self.table.slot, moves.keys_beside_tasks(shard)))
         of_tasks = sorted({self.table.slot(it) for it in shard.tasks.records if self.table.owner(it) == loser} - aside)
         own = self.table.slots_of(loser)
         gainers = [number for number in shards if number != loser]
@@ -73,27 +72,11 @@ class Mover:
 def moved(monkeypatch):
     """How many records each move had."""
     seen = []
-
-    def wrap(kind, name, after):
-        before = getattr(kind, name)
-
-        def wrapped(self, *args, **kwargs):
-            result = before(self, *args, **kwargs)
-            after(self)
-            return result
-
-        monkeypatch.setattr(kind, name, wrapped)
-
-    def addresses(*args, **kwargs):
-        result = plain(*args, **kwargs)
-        result.slots = BIRTH
-        return result
-
-    plain = simulator.Addresses
-    monkeypatch.setattr(simulator, "Addresses", addresses)
-    wrap(GlobalScheduler, "__init__", lambda role: setattr(role, "slots", BIRTH))
-    wrap(GcsShard, "__init__", lambda shard: slots.take(shard, BIRTH))
-    wrap(Shards, "__init__", lambda shards: shards.follow(BIRTH))
+    wrap = partial(call_after, monkeypatch)
+    begin_nodes_with(monkeypatch, lambda addresses: BIRTH)
+    wrap(GlobalScheduler, "__init__", lambda role, *_: setattr(role, "slots", BIRTH))
+    wrap(GcsShard, "__init__", lambda shard, *_: slots.take(shard, BIRTH))
+    wrap(Shards, "__init__", lambda shards, *_: shards.follow(BIRTH))
     wrap(Shards, "start", lambda shards: Mover(shards.world, seen))
     return seen
 

@@ -4,13 +4,15 @@ The tables differ from node to node, and are up to four epochs old.  No record m
 from the beginning.
 """
 
+from functools import partial
+
 import pytest
 
+from tests.sim.slot_tables import begin_nodes_with, call_after
 from zray.roles.gcs import GcsShard, slots
 from zray.roles.gcs.keeping import Keeping
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.local_scheduler.membership.slots import Slots
-from zray.sim import simulator
 from zray.sim.main import Wanted, run_seed
 from zray.sim.shards import Shards
 from zray.wire.shards import SlotsChanged, SlotTable
@@ -34,22 +36,8 @@ def taken(monkeypatch):
     *former, newest = history()
     taken = []
 
-    def wrap(kind, name, after):
-        before = getattr(kind, name)
-
-        def wrapped(self, *args, **kwargs):
-            before(self, *args, **kwargs)
-            after(self)
-
-        monkeypatch.setattr(kind, name, wrapped)
-
     def old_table(address):
         return former[sum(address.encode()) % len(former)]
-
-    def addresses(*args, **kwargs):
-        result = plain(*args, **kwargs)
-        result.slots = old_table(result.object_manager)
-        return result
 
     def take(self):
         before = self.node.addresses.slots.epoch
@@ -57,12 +45,12 @@ def taken(monkeypatch):
         if self.node.addresses.slots.epoch != before:
             taken.append((before, self.node.addresses.slots.epoch))
 
-    plain, really_take = simulator.Addresses, Slots._take
-    monkeypatch.setattr(simulator, "Addresses", addresses)
+    really_take, wrap = Slots._take, partial(call_after, monkeypatch)
+    begin_nodes_with(monkeypatch, lambda addresses: old_table(addresses.object_manager))
     monkeypatch.setattr(Slots, "_take", take)
-    wrap(GlobalScheduler, "__init__", lambda role: setattr(role, "slots", old_table(role.address)))
-    wrap(GcsShard, "__init__", lambda shard: slots.take(shard, newest))
-    wrap(Shards, "__init__", lambda shards: shards.follow(newest))
+    wrap(GlobalScheduler, "__init__", lambda role, *_: setattr(role, "slots", old_table(role.address)))
+    wrap(GcsShard, "__init__", lambda shard, *_: slots.take(shard, newest))
+    wrap(Shards, "__init__", lambda shards, *_: shards.follow(newest))
     return taken
 
 
@@ -95,16 +83,6 @@ def late(monkeypatch):
     """Shards 0 and 3 have the newer table, the others hear of it later, or from these.  Returned words, and epochs."""
     seen = {"returned": 0, "epochs": []}
 
-    def wrap(kind, name, after):
-        before = getattr(kind, name)
-
-        def wrapped(self, *args, **kwargs):
-            result = before(self, *args, **kwargs)
-            after(self, *args)
-            return result
-
-        monkeypatch.setattr(kind, name, wrapped)
-
     def is_made(shard, address, *_):
         slots.take(shard, AFTER if address[-1] in "03" else BEFORE)
 
@@ -121,14 +99,8 @@ def late(monkeypatch):
         if shard.tasks.slots.epoch < AFTER.epoch:
             world.heads.node.arrive("counts", name, SlotsChanged(AFTER))
 
-    plain = simulator.Addresses
-
-    def addresses(*args, **kwargs):
-        result = plain(*args, **kwargs)
-        result.slots = AFTER
-        return result
-
-    monkeypatch.setattr(simulator, "Addresses", addresses)
+    wrap = partial(call_after, monkeypatch)
+    begin_nodes_with(monkeypatch, lambda addresses: AFTER)
     wrap(GlobalScheduler, "__init__", lambda role, *_: setattr(role, "slots", AFTER))
     wrap(GcsShard, "__init__", is_made)
     wrap(Keeping, "came_back", is_heard)

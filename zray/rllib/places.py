@@ -113,7 +113,7 @@ class Places:
             raise NoNumberError(f"The observation{owner} holds {held}, in {where}.")
 
     def _begun(self: Any, place: int, begin: Callable[[Any], Any]) -> Any:
-        """What the reset of an environment returns; one that fails is made anew, if it may be."""
+        """The result of a reset; an environment that fails is made anew, if it may be."""
         while True:
             try:
                 found = begin(self.envs[place])

@@ -33,8 +33,14 @@ class ReplayBuffer(Replay):
         batch = buffer.sample(32)
     """
 
+    own_options: tuple[str, ...] = ()  # beside those above
+
     def __init__(self, capacity: int = 10_000, storage_unit: Any = "timesteps", seed: int = 0, **former: Any) -> None:
-        super().__init__(capacity, seed, **_options(type(self).__name__, storage_unit, former))
+        own = {name: former.pop(name) for name in self.own_options if name in former}
+        unit = str(getattr(storage_unit, "value", storage_unit)).lower()
+        asked = {"storage_unit": None if unit == "timesteps" else unit, **former}
+        check_keywords(type(self).__name__, asked, storage_unit=_UNITS)
+        super().__init__(capacity, seed, **own)
 
     def __len__(self) -> int:
         return self.size
@@ -74,10 +80,4 @@ class PrioritizedReplayBuffer(ReplayBuffer, PrioritizedReplay):
         former: alpha, the exponent.
     """
 
-
-def _options(name: str, storage_unit: Any, former: dict[str, Any]) -> dict[str, Any]:
-    """The options of the buffer below, of those of Ray's."""
-    unit = str(getattr(storage_unit, "value", storage_unit)).lower()
-    own = {"alpha": former.pop("alpha")} if name == "PrioritizedReplayBuffer" and "alpha" in former else {}
-    check_keywords(name, {"storage_unit": None if unit == "timesteps" else unit, **former}, storage_unit=_UNITS)
-    return own
+    own_options = ("alpha",)

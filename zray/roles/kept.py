@@ -41,6 +41,10 @@ class Row:
         self.is_counted = count is not None
         self.get: Get = count or attrgetter(name)
 
+    def part_of(self, whole: Any) -> Any:
+        """Return the object that has the table: a part of `whole`, or that itself."""
+        return whole if self.part is None else self.part
+
     def of(self, part: Any, path: str) -> Row:
         """Return the row of a part at a path from the object."""
         row = Row.__new__(Row)
@@ -129,12 +133,18 @@ def wholes_of(root: Any) -> Iterator[tuple[tuple[Any, ...], Any, Rows]]:
     for path, whole in found:
         rows = _rows_of(whole)
         yield path, whole, rows
-        for row in rows.held:
-            value = row.get(whole if row.part is None else row.part)
+        for row, value in _held_in(whole, rows):
             if isinstance(value, dict):
                 found += [((path, row.name, key), each) for key, each in value.items()]
-            elif value is not None:
+            else:
                 found.append(((path, row.name), value))
+
+
+def _held_in(whole: Any, rows: Rows) -> Iterator[tuple[Row, Any]]:
+    """Yield the values that declare rows too, and dictionaries of such."""
+    for row in rows.held:
+        if (value := row.get(row.part_of(whole))) is not None:
+            yield row, value
 
 
 def _text_of(path: tuple[Any, ...]) -> str:
@@ -149,24 +159,18 @@ def bounds_of(root: Any) -> Iterator[Bound]:
     """Yield the bounds of a role and its parts."""
     for path, whole, rows in wholes_of(root):
         for row in rows.limited:
-            there = whole if row.part is None else row.part
-            if row.limit is not None and (most := row.limit(there)) is not None:
-                yield _text_of((path, row.name)), _size(row.get(there)), _size(most)
+            if (most := row.limit(row.part_of(whole))) is not None:  # type: ignore[misc]
+                yield _text_of((path, row.name)), _size(row.get(row.part_of(whole))), _size(most)
 
 
 def exceeded_bounds_of(root: Any) -> list[Bound]:
     """Return the exceeded bounds of a role and its parts."""
     wholes = [root]
     for whole in wholes:
-        rows = _rows_of(whole)
-        if any(True for _ in _exceeded(whole, rows)):
+        if next(_exceeded(whole, rows := _rows_of(whole)), None) is not None:
             break
-        for row in rows.held:
-            value = row.get(whole if row.part is None else row.part)
-            if isinstance(value, dict):
-                wholes += value.values()
-            elif value is not None:
-                wholes.append(value)
+        for _, value in _held_in(whole, rows):
+            wholes += value.values() if isinstance(value, dict) else (value,)
     else:
         return []  # nearly always, so that nobody needs paths
     return [
@@ -181,11 +185,11 @@ def _exceeded(whole: Any, rows: Rows) -> Iterator[tuple[Row, int, int]]:
         for row, value in zip(rows.plain, rows.values(whole)[1:], strict=True):
             # Nearly all tables are empty: their limits are not asked for.
             if value:
-                most = row.limit(whole if row.part is None else row.part)  # type: ignore[misc]
+                most = row.limit(row.part_of(whole))  # type: ignore[misc]
                 if most is not None and _size(value) > _size(most):
                     yield row, _size(value), _size(most)
     for row in rows.counted:
-        part = whole if row.part is None else row.part
+        part = row.part_of(whole)
         if (count := row.get(part)) and (most := row.limit(part)) is not None and count > _size(most):  # type: ignore[misc]
             yield row, count, _size(most)
 
@@ -196,7 +200,7 @@ def left_of(root: Any, kind: str) -> dict[str, Any]:
         _text_of((path, row.name)): value
         for path, whole, rows in wholes_of(root)
         for row in rows.whole
-        if row.kind == kind and (value := row.get(whole if row.part is None else row.part))
+        if row.kind == kind and (value := row.get(row.part_of(whole)))
     }
 
 

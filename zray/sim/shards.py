@@ -408,8 +408,8 @@ class Shards:
         for node in self.world.nodes.values():
             slots = node.scheduler.slots
             yield from slots.later
-            for gate in slots.gates.values():
-                yield from (*gate.returned, *gate.held)
+            for waiting in slots.held.values():
+                yield from (*waiting.returned, *waiting.later)
             for _, _, message in node.inbox:
                 if type(message) is SlotsMoved:
                     yield message.request

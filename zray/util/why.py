@@ -130,6 +130,7 @@ def _of_name(name: str) -> list[str]:
 
 
 def of_task(row: Any) -> list[str]:
+    """Return lines on a task.  row: as list_tasks(detail=True) has it."""
     name = f"task {row['name']} ({row['task_id']})"
     if row["state"] not in TASK_ENDED:
         result = bytes.fromhex(row["task_id"]) + FIRST_RETURN

@@ -28,7 +28,7 @@ def why_recorded(id: str, path: str) -> list[str]:
         return _of_program(run, rows)
     if named := [row for row in rows if row["name"] == id]:
         failed = [row for row in named if row["state"] == "FAILED"]
-        return _several(failed, "failed") if failed else of_task(named[0])
+        return _of_failed(failed) if failed else of_task(named[0])
     wanted = id.lower()
     found = [row for row in rows if row["task_id"].startswith(wanted[: 2 * TASK_ID_BYTES])]
     changes = [each for each in changes_of(run.rings) if each.kind != "worker"]  # of which an id is a number
@@ -40,8 +40,8 @@ def why_recorded(id: str, path: str) -> list[str]:
         raise ValueError(f"Several things of the record begin with {id!r}: {near}.")
     if found:
         return of_task(found[0])
-    for last in things.values():
-        return _of_thing(changes, last)
+    if things:
+        return _of_thing(changes, *things.values())
     raise ValueError(
         f"No task that ran, no actor and no node of the record has the id {id!r}, or this name: "
         f"`zray report {path}` shows those there are."
@@ -57,13 +57,13 @@ def _of_program(run: RunRecord, rows: list[dict[str, Any]]) -> list[str]:
         if run.header.get("start") is not None:
             line += f" after {run.end - run.header['start']:,.1f} s"
     failed = [row for row in rows if row["state"] == "FAILED"]
-    return [f"{line}; {len(rows):,} tasks are recorded, {len(failed):,} of them failed", *_several(failed, "failed")]
+    return [f"{line}; {len(rows):,} tasks are recorded, {len(failed):,} of them failed", *_of_failed(failed)]
 
 
-def _several(rows: list[dict[str, Any]], what: str) -> list[str]:
+def _of_failed(rows: list[dict[str, Any]]) -> list[str]:
     lines = [line for row in rows[:WAITING_SHOWN] for line in of_task(row)]
     if len(rows) > WAITING_SHOWN:
-        lines.append(f"and {len(rows) - WAITING_SHOWN:,} more that {what}; an ID chooses one of them")
+        lines.append(f"and {len(rows) - WAITING_SHOWN:,} more that failed; an ID chooses one of them")
     return lines
 
 

@@ -277,7 +277,7 @@ class LineageNeededReply(Message, tag=routed(116, "gcs -> local -> gcs")):
 
 
 class LineageMoved(Message, tag=routed(316, "gcs -> local -> gcs")):
-    """As LineageNeededReply, but some of the batch's tasks are no tasks of shard `target` by its newer `table`.
+    """The acknowledgement of a batch with tasks that are not of shard `target`, by its newer `table`.
 
     Nothing of these was done.  Shard `source` tells their owners.
     """

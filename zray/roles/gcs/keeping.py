@@ -279,7 +279,7 @@ class Keeping:
         return True
 
     def came_back(self, message: LineageMoved) -> dict[bytes, bool] | None:
-        """As `heard`.  Returns the words that came back, to be said again by the newer table; None: known already."""
+        """Note the same, and return the words to be said again by the newer table; None: known already."""
         peer = self.peers.get(message.target)
         needed = dict.fromkeys(peer.needed) if peer is not None else {}
         return {task_id: task_id in needed for task_id in message.tasks} if self.heard(message) else None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.msgpack import decode, encode
 
-from ...ids import is_put, name_key, task_of
+from ...ids import is_put, task_of
 from ...wire.shards import SlotTable
 from ...wire.task_spec import TaskSpec
 from . import slots
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Moved(Struct, array_like=True, forbid_unknown_fields=True):
-    """What moves.  Dependents of the tasks are counted again by the gainer."""
+    """The records that move.  Dependents of the tasks are counted again by the gainer."""
 
     loser: int
     table: SlotTable
@@ -55,9 +55,7 @@ def give(shard: GcsShard, table: SlotTable) -> bytes:
     keeping, own, gainer = _keeping(shard, table), slots.own_number(shard), _gainer(shard, table)
     former, tasks = keeping.slots, shard.tasks
     going = [it for it in tasks.records if former.owner(it) == own != table.owner(it)]
-    others = [*shard.functions.by_id, *shard.function_waiters, *shard.homes.homes, *shard.homes.askers]
-    others += [*shard.groups.records, *(name_key(*name) for name in shard.actor_by_name)]
-    if any(former.owner(it) == own != table.owner(it) for it in others):
+    if any(former.owner(it) == own != table.owner(it) for it in keys_beside_tasks(shard)):
         raise ValueError("slots that have other records than of tasks")
     if any(type(tasks.records[it].spec) not in (TaskSpec, type(None)) for it in going):
         raise ValueError("slots with specs that are in a store")
@@ -89,6 +87,11 @@ def give(shard: GcsShard, table: SlotTable) -> bytes:
     for task_id in taken:
         tasks.taken_no_more(task_id)
     return encode(moved)
+
+
+def keys_beside_tasks(shard: GcsShard) -> list[bytes]:
+    """Return the ids of all that a shard has beside records of tasks, also of things that it is asked for."""
+    return [*slots.records_beside_tasks(shard), *shard.function_waiters, *shard.homes.askers]
 
 
 def receive(shard: GcsShard, data: bytes) -> None:

@@ -61,13 +61,17 @@ def own_number(shard: GcsShard) -> int:
     return int(shard.address.rpartition("-")[2])
 
 
+def records_beside_tasks(shard: GcsShard) -> list[bytes]:
+    """Return the ids of a shard's functions, actors, placement groups and names."""
+    names = (name_key(*name) for name in shard.actor_by_name)
+    return [*shard.functions.by_id, *shard.homes.homes, *shard.groups.records, *names]
+
+
 def _moves_records(shard: GcsShard, table: SlotTable) -> bool:
     """Whether the shard loses a record by a newer table, or gains an id of which it has only needs."""
-    own, keeping, former = own_number(shard), shard.tasks.keeping, shard.tasks.slots
-    if former is None and keeping is not None:
-        former = keeping.slots
-    names = [name_key(*name) for name in shard.actor_by_name]
-    keys = [*shard.tasks.records, *shard.functions.by_id, *shard.homes.homes, *shard.groups.records, *names]
+    own, tasks = own_number(shard), shard.tasks
+    former = tasks.slots or (tasks.keeping.slots if tasks.keeping is not None else None)
+    keys = (*tasks.records, *records_beside_tasks(shard))
     return any((former is None or former.owner(key) == own) != (table.owner(key) == own) for key in keys)
 
 

@@ -372,7 +372,7 @@ class LocalScheduler(Role):
         if not effects:
             return []
         self._effects = []
-        return self.slots.sift(effects) if self.slots.gates else effects
+        return self.slots.hold_back(effects) if self.slots.held else effects
 
     def first_words(self, now: float) -> list[Any]:
         """Send the available values or, if no wait is answered, start the ready work."""

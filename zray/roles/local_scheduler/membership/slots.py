@@ -30,36 +30,36 @@ if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
 
 
-class Gate(Struct, eq=False):
-    """What waits for a shard that has gained slots."""
+class HeldRequests(Struct, eq=False):
+    """The requests that wait for a shard that has gained slots."""
 
-    PASSING = {"missing returned held": None}
+    PASSING = {"missing returned later": None}
 
     missing: dict[int, None]  # AwaitReturns without an answer
     returned: list[Any] = []
-    held: list[Any] = []
+    later: list[Any] = []
 
 
 class Slots:
     """The node's requests while slots move."""
 
-    PASSING = {"gates later": None}
+    PASSING = {"held later": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.gates: dict[str, Gate] = {}  # by shard
+        self.held: dict[str, HeldRequests] = {}  # by shard
         self.number = 0  # of the last AwaitReturns
         self.coming: SlotTable | None = None  # newer than the node's
         self.later: list[Any] = []  # came back with it
 
-    def sift(self, effects: list[Effect]) -> list[Effect]:
-        """Return the effects without requests to shards behind gates, which are held."""
+    def hold_back(self, effects: list[Effect]) -> list[Effect]:
+        """Return the effects without requests to shards that have gained slots, which wait."""
         passed: list[Effect] = []
         for effect in effects:
             if type(effect) is Send and type(effect.message) is not AwaitReturns:
-                gate = self.gates.get(effect.destination)
-                if gate is not None:
-                    gate.held.append(effect.message)
+                waiting = self.held.get(effect.destination)
+                if waiting is not None:
+                    waiting.later.append(effect.message)
                     continue
             passed.append(effect)
         return passed
@@ -80,7 +80,7 @@ class Slots:
         """Take the newer table, if no older one is under way and all its shards are known."""
         node, table = self.node, self.coming
         shards, former = node.addresses.shards, node.addresses.slots
-        if table is None or self.gates or max(table.owners) >= len(shards):
+        if table is None or self.held or max(table.owners) >= len(shards):
             return
         self.coming = None
         node.addresses.take_slots(table)
@@ -92,7 +92,7 @@ class Slots:
                 self.number += 1
                 asked[loser] = self.number
                 node.send(shards[loser], AwaitReturns(self.number))
-            self.gates.setdefault(shards[owner], Gate({})).missing[asked[loser]] = None
+            self.held.setdefault(shards[owner], HeldRequests({})).missing[asked[loser]] = None
         later, self.later = self.later, []
         for request in later:
             self._again(request)
@@ -100,11 +100,11 @@ class Slots:
     @on(AwaitReturnsReply)
     def on_await_returns_reply(self, message: AwaitReturnsReply) -> None:
         """AwaitReturnsReply: shards that wait for no other answer get what was held."""
-        for shard, gate in list(self.gates.items()):
-            gate.missing.pop(message.number, None)
-            if not gate.missing:
-                del self.gates[shard]
-                for request in (*gate.returned, *gate.held):
+        for shard, waiting in list(self.held.items()):
+            waiting.missing.pop(message.number, None)
+            if not waiting.missing:
+                del self.held[shard]
+                for request in (*waiting.returned, *waiting.later):
                     self.node.send(shard, request)
         self._take()
 
@@ -124,7 +124,7 @@ class Slots:
             node.lineage.expect_more(request.request, len(parts) - 1)
         for owner, part in parts.items():
             shard = node.addresses.shards[owner]
-            if (gate := self.gates.get(shard)) is not None:
-                gate.returned.append(part)
+            if (waiting := self.held.get(shard)) is not None:
+                waiting.returned.append(part)
             else:
                 node.send(shard, part)

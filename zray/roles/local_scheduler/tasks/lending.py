@@ -121,7 +121,7 @@ class Frame(Struct, eq=False):
     state: FrameState = RUNS
     wait: Wait | None = None  # what this level is blocked on
     cpu_since: float = 0.0  # when it was given its CPU, if it had lent it
-    held_since: float = 0.0
+    held_since: float = 0.0  # when the level began, also of an actor's many calls
 
     def begins(self, now: float) -> None:
         """Note the start of another task or call."""
